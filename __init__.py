@@ -1,0 +1,90 @@
+"""runjournal: a journal for long-running jobs.
+
+    journal = open_journal("sqlite:///runs.db")
+    with journal.ledger().acquire("nightly-report") as lease:
+        lease.save_checkpoint({"offset": 4096})
+        lease.complete({"rows": 12})
+
+The names below are the public face. They are loaded on first use, so that the domain alone needs
+pydantic only and the command line starts fast.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .adapters.journal import Journal, open_journal
+    from .adapters.worker import RunInterrupted, StopSignal, Worker, WorkerContext
+    from .domain.errors import CAUSES, RunStoreError
+    from .domain.events import Event
+    from .domain.lease import RunLeaseHandle
+    from .domain.ledger import CommandOutcome, RunLedger
+    from .domain.limits import DeploymentLimits
+    from .domain.record import CheckpointRef, Lease, RunRecord, Suspension
+    from .domain.registry import EventRegistry
+    from .domain.status import RunLifecycleStatus, can_transition_run, is_terminal_run_status
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "CAUSES": "domain.errors",
+    "CheckpointRef": "domain.record",
+    "CommandOutcome": "domain.ledger",
+    "DeploymentLimits": "domain.limits",
+    "Event": "domain.events",
+    "EventRegistry": "domain.registry",
+    "Journal": "adapters.journal",
+    "Lease": "domain.record",
+    "RunInterrupted": "adapters.worker",
+    "RunLeaseHandle": "domain.lease",
+    "RunLedger": "domain.ledger",
+    "RunLifecycleStatus": "domain.status",
+    "RunRecord": "domain.record",
+    "RunStoreError": "domain.errors",
+    "StopSignal": "adapters.worker",
+    "Suspension": "domain.record",
+    "Worker": "adapters.worker",
+    "WorkerContext": "adapters.worker",
+    "can_transition_run": "domain.status",
+    "is_terminal_run_status": "domain.status",
+    "open_journal": "adapters.journal",
+}
+
+__all__ = [
+    "CAUSES",
+    "CheckpointRef",
+    "CommandOutcome",
+    "DeploymentLimits",
+    "Event",
+    "EventRegistry",
+    "Journal",
+    "Lease",
+    "RunInterrupted",
+    "RunLeaseHandle",
+    "RunLedger",
+    "RunLifecycleStatus",
+    "RunRecord",
+    "RunStoreError",
+    "StopSignal",
+    "Suspension",
+    "Worker",
+    "WorkerContext",
+    "can_transition_run",
+    "is_terminal_run_status",
+    "open_journal",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{home}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

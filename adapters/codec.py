@@ -1,0 +1,168 @@
+"""Values and events to stored bytes and back, with orjson.
+
+What is accepted is exactly what comes back equal and of the same type: dict with str keys, list,
+str, int from -2**63 to 2**63-1, finite float, bool, None, nested at most 254 deep. orjson alone
+would turn NaN into null, tuples into lists and UUIDs into strings, so everything is looked at.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Callable
+from hashlib import sha256
+from math import isfinite
+from typing import Any
+
+import orjson
+from pydantic import BaseModel
+
+from ..domain.chain import chain_hash
+from ..domain.checks import refuse
+from ..domain.errors import RUN_INTEGRITY_ERROR, RunStoreError
+from ..domain.events import Event, Payload
+from ..domain.ports import SealedEvent, StoredEvent
+from ..domain.registry import EventRegistry
+
+#: How deep orjson writes.
+MAX_DEPTH = 254
+_INT_LIMIT = 2**63
+
+#: What an event's columns and its reading hold already, so that its bytes need not.
+_NOT_STORED = ("originator_id", "originator_version", "hash")
+
+
+def _plain(value: Any) -> Any:
+    """orjson's hook for what it does not know: our own model parts and encoded payloads."""
+    if isinstance(value, Payload):
+        return orjson.Fragment(value.data)
+    if isinstance(value, BaseModel):
+        return value.__dict__
+    raise TypeError(f"{type(value).__name__} has no stored form")
+
+
+class OrjsonCodec:
+    """The PayloadCodec port on orjson, over a closed registry of events.
+
+    encrypt, decrypt  what the stored bytes of an event go through, if anything; the hash chain
+                      covers the bytes as stored
+    """
+
+    def __init__(
+        self,
+        registry: EventRegistry,
+        encrypt: Callable[[bytes], bytes] | None = None,
+        decrypt: Callable[[bytes], bytes] | None = None,
+    ) -> None:
+        self.registry = registry
+        self._encrypt = encrypt
+        self._decrypt = decrypt
+
+    def encode(self, value: Any, what: str) -> Payload:
+        # marshal copies the whole value in one step that no other thread can come between; what
+        # is checked and what is stored are then the same (case 48).
+        try:
+            value = marshal.loads(marshal.dumps(value))
+            lossless = _is_lossless(value)
+        except (ValueError, TypeError):  # not plain data, or nested without end
+            lossless = False
+        if not lossless:
+            _explain(value, what)
+        try:
+            data = orjson.dumps(value)
+        except orjson.JSONEncodeError as e:
+            _explain(value, what)
+            raise refuse("payload", f"{what}: {e}") from None
+        return Payload(data, sha256(data).hexdigest())
+
+    def decode(self, data: bytes) -> Any:
+        """The value back from its bytes."""
+        return orjson.loads(data)
+
+    def seal(self, event: Event, previous: str) -> SealedEvent:
+        fields: dict[str, Any] = {"schema_version": event.schema_version}
+        for name, value in event.__dict__.items():
+            if value is not None and name not in _NOT_STORED:
+                fields[name] = value if type(value) is not Payload else orjson.Fragment(value.data)
+        fields["prev_hash"] = previous
+        data = orjson.dumps(fields, default=_plain)
+        if self._encrypt is not None:
+            data = self._encrypt(data)
+        stream, version, topic = event.originator_id, event.originator_version, event.topic
+        return SealedEvent(
+            stream, version, topic, data, chain_hash(previous, stream, version, topic, data)
+        )
+
+    def open(self, stored: StoredEvent) -> Event:
+        stream, version, topic, data = stored
+        try:
+            plain = data if self._decrypt is None else self._decrypt(data)
+            fields = orjson.loads(plain)
+            previous = fields["prev_hash"]
+            fields["hash"] = chain_hash(previous, stream, version, topic, data)
+        except Exception as e:  # noqa: BLE001 - a cipher may raise anything
+            raise RunStoreError(
+                RUN_INTEGRITY_ERROR,
+                "unreadable_event",
+                f"event {version} of stream {stream!r} ({topic}) cannot be decoded: {e}",
+            ) from e
+        return self.registry.build(stream, version, topic, fields)
+
+
+def _is_lossless(value: Any) -> bool:
+    """Whether JSON holds the value exactly. Each checkpoint pays for this loop: it stays flat."""
+    pending = [value]
+    take, add = pending.pop, pending.extend
+    while pending:
+        value = take()
+        kind = type(value)
+        if kind is str or kind is bool or value is None:
+            continue
+        if kind is int:
+            if not -_INT_LIMIT <= value < _INT_LIMIT:
+                return False
+        elif kind is dict:
+            for key in value:
+                if type(key) is not str:
+                    return False
+            add(value.values())
+        elif kind is list:
+            add(value)
+        elif kind is not float or not isfinite(value):
+            return False
+    return True
+
+
+def _explain(value: Any, path: str, depth: int = 0) -> None:
+    """Raise the refusal of the first value in it that JSON cannot hold, with its path."""
+    kind = type(value)
+    if kind in (dict, list) and depth >= MAX_DEPTH:
+        raise refuse("payload", f"{path[:200]}… is nested deeper than {MAX_DEPTH} levels")
+    if kind is dict:
+        for key, item in value.items():
+            if type(key) is not str:
+                raise refuse("payload", f"{path} has the key {key!r}; keys must be str")
+            if not _is_utf8(key):
+                raise refuse("payload", f"{path} has the key {key!r} with a lone surrogate")
+            _explain(item, f"{path}.{key}", depth + 1)
+    elif kind is list:
+        for i, item in enumerate(value):
+            _explain(item, f"{path}[{i}]", depth + 1)
+    elif kind is str:
+        if not _is_utf8(value):
+            raise refuse("payload", f"{path} has a lone surrogate: {value[:80]!r}")
+    elif kind is int:
+        if not -_INT_LIMIT <= value < _INT_LIMIT:
+            raise refuse("payload", f"{path} is {value:.3e}, an int beyond 64 bits")
+    elif kind is float:
+        if not isfinite(value):
+            raise refuse("payload", f"{path} is {value}, which JSON cannot hold")
+    elif kind is not bool and value is not None:
+        raise refuse("payload", f"{path} is a {kind.__name__}, which JSON cannot hold exactly")
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,107 @@
+"""The rules of a run, pure: usable alone, with nothing but pydantic installed."""
+
+from .chain import GENESIS, chain_hash, fingerprint, invocation_id
+from .commands import (
+    Acquire,
+    Cancel,
+    Command,
+    Complete,
+    Fail,
+    GiveUp,
+    HolderCommand,
+    OperatorCommand,
+    RecordDecision,
+    Release,
+    RequestResume,
+    SaveCheckpoint,
+    Start,
+    Suspend,
+)
+from .decide import decide, require_holder
+from .delivery import DELIVERY_EVENTS, DeliveryRecord, DeliveryRequested, DeliveryStatus
+from .errors import CAUSES, RunStoreError
+from .events import (
+    RUN_EVENTS,
+    ApprovalDecided,
+    CheckpointSaved,
+    Event,
+    LeaseGranted,
+    LeaseReleased,
+    Outcome,
+    Payload,
+    ResumeRequested,
+    RunCancelled,
+    RunCompleted,
+    RunEvent,
+    RunFailed,
+    RunQueued,
+    RunSuspended,
+    TookOver,
+)
+from .lease import RunLeaseHandle
+from .ledger import CommandOutcome, RunLedger
+from .limits import DeploymentLimits
+from .record import AppliedCommand, CheckpointRef, Lease, RunRecord, Suspension
+from .registry import EventRegistry
+from .run import evolve, fold
+from .status import RunLifecycleStatus, can_transition_run, is_terminal_run_status
+
+__all__ = [
+    "CAUSES",
+    "DELIVERY_EVENTS",
+    "GENESIS",
+    "RUN_EVENTS",
+    "Acquire",
+    "AppliedCommand",
+    "ApprovalDecided",
+    "Cancel",
+    "CheckpointRef",
+    "CheckpointSaved",
+    "Command",
+    "CommandOutcome",
+    "Complete",
+    "DeliveryRecord",
+    "DeliveryRequested",
+    "DeliveryStatus",
+    "DeploymentLimits",
+    "Event",
+    "EventRegistry",
+    "Fail",
+    "GiveUp",
+    "HolderCommand",
+    "Lease",
+    "LeaseGranted",
+    "LeaseReleased",
+    "OperatorCommand",
+    "Outcome",
+    "Payload",
+    "RecordDecision",
+    "Release",
+    "RequestResume",
+    "ResumeRequested",
+    "RunCancelled",
+    "RunCompleted",
+    "RunEvent",
+    "RunFailed",
+    "RunLeaseHandle",
+    "RunLedger",
+    "RunLifecycleStatus",
+    "RunQueued",
+    "RunRecord",
+    "RunStoreError",
+    "RunSuspended",
+    "SaveCheckpoint",
+    "Start",
+    "Suspend",
+    "Suspension",
+    "TookOver",
+    "can_transition_run",
+    "chain_hash",
+    "decide",
+    "evolve",
+    "fingerprint",
+    "fold",
+    "invocation_id",
+    "is_terminal_run_status",
+    "require_holder",
+]

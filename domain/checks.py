@@ -1,0 +1,115 @@
+"""What is refused at the door, alike on every backend: identifiers, texts and times."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from .errors import RUN_VALIDATION_ERROR, RunStoreError
+
+#: One limit in bytes of UTF-8, far below every backend's own index limits.
+IDENTIFIER_BYTES = 255
+
+
+def refuse(reason: str, message: str) -> RunStoreError:
+    """The RUN_VALIDATION_ERROR to raise for bad input."""
+    return RunStoreError(RUN_VALIDATION_ERROR, reason, message)
+
+
+def check_identifier(value: Any, what: str) -> str:
+    """`value` as it is, if it may name something; else RUN_VALIDATION_ERROR / identifier.
+
+    An identifier has 1 to 255 bytes of UTF-8, no control characters and no leading or trailing
+    space. It is compared as given: nothing is trimmed, folded or normalised (design 4).
+    """
+    if type(value) is not str:
+        raise refuse("identifier", f"{what} must be a str, not {type(value).__name__}")
+    if not value.strip():
+        raise refuse("identifier", f"{what} is empty")
+    if value != value.strip():
+        raise refuse("identifier", f"{what} {value[:80]!r} begins or ends with a space")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise refuse("identifier", f"{what} {value[:80]!r} has a lone surrogate") from None
+    if size > IDENTIFIER_BYTES:
+        raise refuse(
+            "identifier", f"{what} {value[:40]!r}… has {size} bytes; the limit is {IDENTIFIER_BYTES}"
+        )
+    if not value.isprintable() and any(unicodedata.category(c) == "Cc" for c in value):
+        raise refuse("identifier", f"{what} {value[:80]!r} has a control character")
+    return value
+
+
+def check_optional(value: Any, what: str) -> str | None:
+    """None, or an identifier."""
+    return None if value is None else check_identifier(value, what)
+
+
+def check_identifiers(values: Any, what: str) -> tuple[str, ...]:
+    """A tuple of distinct identifiers in the given order."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise refuse("argument", f"{what}s must be a list of str, not {type(values).__name__}")
+    names = tuple(check_identifier(v, what) for v in values)
+    if len(set(names)) != len(names):
+        raise refuse("argument", f"{what}s must differ from one another")
+    return names
+
+
+def check_labels(labels: Any) -> dict[str, str]:
+    """A copy of the labels: a mapping from identifier to identifier."""
+    if labels is None:
+        return {}
+    if not isinstance(labels, Mapping):
+        raise refuse("argument", f"labels must be a dict, not {type(labels).__name__}")
+    return {
+        check_identifier(k, "label"): check_identifier(v, f"label {k!r}")
+        for k, v in sorted(labels.items(), key=lambda item: str(item[0]))
+    }
+
+
+def readable(text: Any, limit: int = 2000) -> str:
+    """Free text made storable: lone surrogates escaped, long ones cut.
+
+    Never refuses: a message must not be able to stop a run from being failed or cancelled.
+    """
+    escaped = str(text).encode("utf-8", "backslashreplace").decode()
+    return escaped if len(escaped) <= limit else escaped[: limit - 1] + "…"
+
+
+def check_text(text: Any, what: str) -> str | None:
+    """None, or free text made storable by `readable`."""
+    if text is not None and not isinstance(text, str):
+        raise refuse("argument", f"{what} must be a str, not {type(text).__name__}")
+    return None if text is None else readable(text)
+
+
+def check_time(value: Any, what: str) -> datetime:
+    """An aware datetime in UTC; a naive one, a date or a text is RUN_VALIDATION_ERROR / time."""
+    if not isinstance(value, datetime):
+        raise refuse("time", f"{what} must be a datetime, not {type(value).__name__}")
+    if value.utcoffset() is None:
+        raise refuse("time", f"{what} {value.isoformat()} has no time zone")
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise refuse("time", f"{what} {value.isoformat()} is out of range") from None
+
+
+def check_seconds(value: Any, what: str) -> float:
+    """A positive, finite number of seconds, from a number or a timedelta."""
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise refuse("argument", f"{what} must be seconds or a timedelta, not {value!r}")
+    if not 0 < seconds < 10**9:
+        raise refuse("argument", f"{what} must be positive and finite, not {value!r}")
+    return float(seconds)
+
+
+def check_integer(value: Any, what: str, *, least: int, most: int = 2**63 - 1) -> int:
+    """An int (no bool) within the bounds."""
+    if type(value) is not int or not least <= value <= most:
+        raise refuse("argument", f"{what} must be an int from {least} to {most}, not {value!r}")
+    return value

@@ -1,0 +1,140 @@
+"""What can be asked of a run. `decide` turns a command into events or refuses it.
+
+Holder commands carry the fencing token of the lease they are made under. Operator commands do
+not hold the lease; their arguments are fingerprinted so that a repeated command id is recognised.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from .chain import fingerprint
+from .events import Payload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    run_id: str
+    command_id: str
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorCommand(Command, ABC):
+    """A command from outside the lease."""
+
+    @abstractmethod
+    def digest(self) -> str:
+        """Fingerprint of what is asked for, without who asks and under which command id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start(OperatorCommand):
+    kind: str = "default"
+    input: Payload
+    delivery_ref: str | None = None
+    authority_ref: str | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+    parent_run_id: str | None = None
+    available_at: datetime | None = None
+
+    def digest(self) -> str:
+        return fingerprint(
+            "start",
+            self.kind,
+            self.input.digest,
+            self.delivery_ref,
+            self.authority_ref,
+            self.labels,
+            self.parent_run_id,
+            self.available_at and self.available_at.isoformat(),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel(OperatorCommand):
+    """Business cancel. With a token it is the holder's own; without, an operator's."""
+
+    message: str | None = None
+    fencing_token: int | None = None
+
+    def digest(self) -> str:
+        return fingerprint("cancel", self.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveUp(OperatorCommand):
+    """An operator ends a run that nobody holds as failed."""
+
+    code: str
+    message: str | None = None
+
+    def digest(self) -> str:
+        return fingerprint("fail", self.code, self.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestResume(OperatorCommand):
+    def digest(self) -> str:
+        return fingerprint("resume")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordDecision(OperatorCommand):
+    approval_id: str
+    decision: str
+
+    def digest(self) -> str:
+        return fingerprint("decide", self.approval_id, self.decision)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acquire(Command):
+    """Ask for the lease. `resume` also takes a suspended run (the seed's restore)."""
+
+    owner: str
+    ttl: float
+    resume: bool = False
+    start: Start | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HolderCommand(Command):
+    """A command made under a lease."""
+
+    fencing_token: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveCheckpoint(HolderCommand):
+    key: str
+    snapshot_version: int
+    state: Payload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspend(HolderCommand):
+    pending_approval_ids: tuple[str, ...] = ()
+    resume_when_decided: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Complete(HolderCommand):
+    code: str
+    message: str | None = None
+    result: Payload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fail(HolderCommand):
+    code: str
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release(HolderCommand):
+    reason: str | None = None
+    error: str | None = None
+    available_at: datetime | None = None

@@ -1,0 +1,189 @@
+"""evolve and fold: the one definition of what a run's events mean.
+
+Total: on a known event evolve never raises. Whether something was allowed was decided before it
+was written; reading back must not be able to fail for that reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any
+
+from .events import (
+    ApprovalDecided,
+    CheckpointSaved,
+    Event,
+    LeaseGranted,
+    LeaseReleased,
+    ResumeRequested,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunQueued,
+    RunSuspended,
+)
+from .record import AppliedCommand, CheckpointRef, Lease, RunRecord, Suspension
+from .status import RunLifecycleStatus as Status
+
+#: How many operator commands a record remembers (design 4).
+COMMANDS_KEPT = 32
+
+
+def evolve(record: RunRecord | None, event: Event, head: str) -> RunRecord:
+    """The record after `event`, whose hash is `head`. `record` is None before the first event."""
+    if record is None:
+        return _created(event, head)
+    changes = _CHANGES[type(event)](record, event)
+    changes["version"] = event.originator_version
+    changes["updated_at"] = event.timestamp
+    changes["head"] = head
+    if event.command_digest is not None:
+        changes["commands"] = _remember(record.commands, event)
+    return record.model_copy(update=changes)
+
+
+def fold(record: RunRecord | None, events: Iterable[Event]) -> RunRecord | None:
+    """The record after all `events`, which carry their hashes as they do when read from a store."""
+    for event in events:
+        record = evolve(record, event, event.hash)
+    return record
+
+
+def _remember(
+    commands: tuple[AppliedCommand, ...], event: Event
+) -> tuple[AppliedCommand, ...]:
+    if event.command_id is None or event.command_digest is None:
+        return commands
+    applied = AppliedCommand(
+        command_id=event.command_id,
+        version=event.originator_version,
+        digest=event.command_digest,
+    )
+    return (*commands, applied)[-COMMANDS_KEPT:]
+
+
+def _created(event: Event, head: str) -> RunRecord:
+    # Only RunQueued opens a stream; anything else is kept readable for verify to name.
+    first = event if isinstance(event, RunQueued) else None
+    return RunRecord(
+        run_id=event.originator_id.removeprefix("run/"),
+        version=event.originator_version,
+        status=Status.QUEUED,
+        created_at=event.timestamp,
+        updated_at=event.timestamp,
+        kind=first.kind if first else "default",
+        labels=first.labels if first else {},
+        delivery_ref=first.delivery_ref if first else None,
+        authority_ref=first.authority_ref if first else None,
+        parent_run_id=first.parent_run_id if first else None,
+        available_at=first.available_at if first else None,
+        start_digest=first.start_digest if first else "",
+        commands=_remember((), event),
+        head=head,
+    )
+
+
+def _queued_again(_record: RunRecord, _event: RunQueued) -> dict[str, Any]:
+    return {}
+
+
+def _granted(_record: RunRecord, event: LeaseGranted) -> dict[str, Any]:
+    return {
+        "status": Status.RUNNING,
+        "attempt": event.attempt,
+        "fencing_token": event.fencing_token,
+        "available_at": None,
+        "suspension": None,
+        "lease": Lease(
+            owner=event.owner,
+            acquired_at=event.timestamp,
+            expires_at=event.timestamp + timedelta(seconds=event.ttl),
+            ttl=event.ttl,
+        ),
+    }
+
+
+def _checkpointed(_record: RunRecord, event: CheckpointSaved) -> dict[str, Any]:
+    return {
+        "checkpoint_ref": CheckpointRef(
+            key=event.key,
+            snapshot_version=event.snapshot_version,
+            saved_at=event.timestamp,
+            version=event.originator_version,
+            digest=event.digest,
+            size=event.size,
+            command_id=event.command_id,
+        )
+    }
+
+
+def _suspended(_record: RunRecord, event: RunSuspended) -> dict[str, Any]:
+    return {
+        "status": Status.SUSPENDED,
+        "lease": None,
+        "approvals": dict.fromkeys(event.pending_approval_ids),
+        "suspension": Suspension(
+            suspended_at=event.timestamp,
+            pending_approval_ids=event.pending_approval_ids,
+            resume_when_decided=event.resume_when_decided,
+        ),
+    }
+
+
+def _decided(record: RunRecord, event: ApprovalDecided) -> dict[str, Any]:
+    changes: dict[str, Any] = {
+        "approvals": record.approvals | {event.approval_id: event.decision}
+    }
+    if record.suspension is not None:
+        pending = record.suspension.pending_approval_ids
+        changes["suspension"] = record.suspension.model_copy(
+            update={"pending_approval_ids": tuple(a for a in pending if a != event.approval_id)}
+        )
+    return changes
+
+
+def _resumable(_record: RunRecord, _event: ResumeRequested) -> dict[str, Any]:
+    return {"status": Status.QUEUED, "suspension": None, "available_at": None}
+
+
+def _released(record: RunRecord, event: LeaseReleased) -> dict[str, Any]:
+    changes: dict[str, Any] = {
+        "status": Status.QUEUED,
+        "lease": None,
+        "available_at": event.available_at,
+    }
+    if event.error is not None:
+        changes["failures"] = record.failures + 1
+        changes["last_error"] = event.error
+    return changes
+
+
+def _ended(status: Status) -> Callable[[RunRecord, Any], dict[str, Any]]:
+    def change(record: RunRecord, event: Any) -> dict[str, Any]:
+        return {
+            "status": status,
+            "lease": None,
+            "suspension": None,
+            "available_at": None,
+            "outcome": event.outcome,
+            "ended_at": event.timestamp,
+            # Completion is always under the holder's token; the other two may bump it.
+            "fencing_token": getattr(event, "fencing_token", record.fencing_token),
+        }
+
+    return change
+
+
+_CHANGES: dict[type[Event], Callable[[RunRecord, Any], dict[str, Any]]] = {
+    RunQueued: _queued_again,
+    LeaseGranted: _granted,
+    CheckpointSaved: _checkpointed,
+    RunSuspended: _suspended,
+    ApprovalDecided: _decided,
+    ResumeRequested: _resumable,
+    LeaseReleased: _released,
+    RunCompleted: _ended(Status.COMPLETED),
+    RunFailed: _ended(Status.FAILED),
+    RunCancelled: _ended(Status.CANCELLED),
+}
