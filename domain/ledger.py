@@ -27,7 +27,13 @@ from .checks import (
 )
 from .decide import decide
 from .delivery import evolve_delivery, request_delivery
-from .errors import RUN_CONFLICT, RUN_INTEGRITY_ERROR, RUN_OUTCOME_UNKNOWN, RunStoreError
+from .errors import (
+    RUN_CONFLICT,
+    RUN_INTEGRITY_ERROR,
+    RUN_LEASE_LOST,
+    RUN_OUTCOME_UNKNOWN,
+    RunStoreError,
+)
 from .events import CheckpointSaved, Event, Payload, RunEvent, RunQueued, run_stream
 from .lease import RunLeaseHandle
 from .limits import DeploymentLimits
@@ -402,6 +408,30 @@ class RunLedger:
     def renew(self, handles: Sequence[RunLeaseHandle], at: Instant) -> dict[str, Reply]:
         """Renew many leases in one trip; who is not in the answer is unknown, not lost."""
         return self._store.renew([h.lease_ref for h in handles], at.given)
+
+    def beat_once(self, handles: Sequence[RunLeaseHandle]) -> None:
+        """Renew these leases in one trip and find out about those that were not answered."""
+        at = self.instant()
+        replies = self.renew(handles, at)
+        for handle in handles:
+            reply = replies.get(handle.run_id)
+            if reply is not None:
+                handle.renewed(reply, at)
+            else:
+                handle.examine()
+
+    def forked(self, owner: str) -> None:
+        """In the child of a fork: the leases are the parent's, and the owner's name too."""
+        self.owner = owner
+        for handle in self.handles:
+            handle.lose(
+                RunStoreError(
+                    RUN_LEASE_LOST,
+                    "forked",
+                    f"run {handle.run_id!r} is held by the parent of this process",
+                    record=handle.record,
+                )
+            )
 
     def forget(self, handle: RunLeaseHandle) -> None:
         """The handle holds nothing any more."""

@@ -1,0 +1,87 @@
+"""ThreadBeat: renews all leases of one ledger in the background, in one statement a beat."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+
+from ..domain.errors import RunStoreError
+from ..domain.lease import RunLeaseHandle
+from ..domain.ledger import RunLedger
+from .clocks import ticks
+
+log = logging.getLogger("runjournal.beat")
+
+
+class ThreadBeat:
+    """One daemon thread a ledger, alive only while there is a lease to renew.
+
+    A thread of its own, so that a handler that blocks its own thread does not lose its lease. A
+    beat that fails changes nothing: whether the lease was renewed is unknown then, and the handle
+    trusts it no longer than the last answer allowed.
+    """
+
+    def __init__(self) -> None:
+        self._ledger: weakref.ref[RunLedger] | None = None
+        self._handles: dict[RunLeaseHandle, float] = {}
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def attach(self, ledger: RunLedger) -> None:
+        """Say whose leases these are; the ledger and its beat know each other."""
+        self._ledger = weakref.ref(ledger)
+
+    def watch(self, handle: RunLeaseHandle) -> None:
+        ledger = self._ledger() if self._ledger else None
+        if ledger is None:
+            return
+        with self._changed:
+            self._handles[handle] = ticks() + ledger.heartbeat_every
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name=f"runjournal-beat-{ledger.owner}", daemon=True
+                )
+                self._thread.start()
+            self._changed.notify()
+
+    def unwatch(self, handle: RunLeaseHandle) -> None:
+        with self._changed:
+            if self._handles.pop(handle, None) is not None and not self._handles:
+                self._changed.notify()
+
+    def forget_thread(self) -> None:
+        """After a fork: the thread is the parent's, and so are the leases."""
+        self._handles = {}
+        self._changed = threading.Condition()
+        self._thread = None
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if not self._handles:
+                    self._thread = None
+                    return
+                pause = min(self._handles.values()) - ticks()
+                if pause > 0:
+                    self._changed.wait(pause)
+                    continue
+                due = [h for h, at in self._handles.items() if at <= ticks()]
+            ledger = self._ledger() if self._ledger else None
+            if ledger is None:
+                return
+            self._beat(ledger, due)
+            del ledger
+
+    def _beat(self, ledger: RunLedger, due: list[RunLeaseHandle]) -> None:
+        try:
+            ledger.beat_once(due)
+        except RunStoreError as e:
+            log.warning("renewing %d leases of %s failed: %s", len(due), ledger.owner, e)
+        except Exception:
+            # The beat must outlive whatever a store does: a dead beat loses every lease.
+            log.exception("renewing %d leases of %s failed", len(due), ledger.owner)
+        with self._changed:
+            for handle in due:
+                if handle in self._handles:
+                    self._handles[handle] = ticks() + ledger.heartbeat_every

@@ -1,0 +1,280 @@
+"""Journal: one open store with everything that reads and writes it; open_journal chooses it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import parse_qsl, urlsplit
+
+from ..domain.checks import check_identifier, check_integer, check_optional, check_time, refuse
+from ..domain.delivery import DELIVERY_EVENTS
+from ..domain.errors import RUN_NOT_FOUND, RUN_STORE_ATOMIC_REQUIRED, RunStoreError
+from ..domain.events import RUN_EVENTS, Event, run_stream
+from ..domain.ledger import RunLedger
+from ..domain.limits import DeploymentLimits
+from ..domain.ports import Attention, Clock, RunStore
+from ..domain.record import RunRecord
+from ..domain.registry import EventRegistry
+from ..domain.status import RunLifecycleStatus
+from .application import JournalApplication
+from .beat import ThreadBeat
+from .clocks import RandomIds, default_owner, ticks
+from .codec import OrjsonCodec
+
+#: Events read in one short transaction when a whole stream is read.
+PAGE = 500
+
+_open_journals: weakref.WeakSet[Journal] = weakref.WeakSet()
+
+
+def open_journal(
+    url: str,
+    *,
+    limits: DeploymentLimits | None = None,
+    registry: EventRegistry | None = None,
+) -> Journal:
+    """Open the journal at `url`, creating it where there is none.
+
+    url       "memory:" (this process only), "sqlite:///runs.db" (relative), "sqlite:////var/runs.db"
+              (absolute); "?synchronous=normal" gives up the last commits on a power loss for speed
+    limits    what the deployment allows a run to store
+    registry  the events that can be read; a host that adds or upcasts events passes its own
+
+    Raises RUN_VALIDATION_ERROR / address or read_only, RUN_INTEGRITY_ERROR / not_a_journal,
+    newer_database, damaged_database or missing_upcaster. A refused file is left untouched.
+    """
+    store = _store_for(url)
+    codec = OrjsonCodec(registry or EventRegistry([*RUN_EVENTS, *DELIVERY_EVENTS]))
+    return Journal(store, codec, limits or DeploymentLimits())
+
+
+def _store_for(url: str) -> Any:
+    if not isinstance(url, str):
+        raise refuse("address", f"the journal's address must be a str, not {type(url).__name__}")
+    scheme, _, rest = url.partition(":")
+    if scheme == "memory" and rest in ("", "//", "///"):
+        from .memory.store import MemoryStore  # noqa: PLC0415 - only the chosen backend is loaded
+
+        return MemoryStore()
+    if scheme == "sqlite" and rest.startswith("///"):
+        from .sqlite.store import SQLiteStore  # noqa: PLC0415 - likewise
+
+        path, _, query = rest[3:].partition("?")
+        options = dict(parse_qsl(query))
+        synchronous = options.pop("synchronous", "full").upper()
+        if not path or options or synchronous not in ("FULL", "NORMAL", "EXTRA"):
+            raise refuse("address", f"{_masked(url)!r} is no sqlite address")
+        return SQLiteStore(path, synchronous)
+    raise refuse("address", f"{_masked(url)!r} is no journal address")
+
+
+def _masked(url: str) -> str:
+    """The address without credentials: messages end up in logs."""
+    try:
+        parts = urlsplit(url)
+        if parts.password or parts.username:
+            host = parts.netloc.rpartition("@")[2]
+            return parts._replace(netloc=f"***@{host}", query="").geturl()
+    except ValueError:
+        return "***"
+    return url
+
+
+class Journal:
+    """An open run journal. As a context manager it is closed at the end.
+
+    Thread-safe. After a fork the child works with connections of its own, and the leases of its
+    parent are lost to it.
+    """
+
+    def __init__(self, store: Any, codec: OrjsonCodec, limits: DeploymentLimits) -> None:
+        self._store: RunStore = store
+        self._codec = codec
+        self.limits = limits
+        self.application = JournalApplication(store, codec)
+        self._ledgers: list[RunLedger] = []
+        self._beats: list[ThreadBeat] = []
+        _open_journals.add(self)
+
+    @property
+    def store(self) -> RunStore:
+        """The RunStore behind it."""
+        return self._store
+
+    @property
+    def atomicity(self) -> str:
+        """How far leases exclude others: "process" or "cross-process"."""
+        return self._store.atomicity
+
+    def ledger(
+        self,
+        owner: str | None = None,
+        lease_ttl: float | timedelta = 60.0,
+        heartbeat_every: float | timedelta | None = None,
+        clock: Clock | None = None,
+        require: str | None = None,
+    ) -> RunLedger:
+        """A ledger that acts as `owner`.
+
+        owner            who holds the leases; default: process id and a random suffix
+        lease_ttl        seconds (or a timedelta) a lease lasts without renewal
+        heartbeat_every  seconds between background renewals; default a third of the ttl, at most
+                         half of it
+        clock            a callable giving an aware datetime that replaces the store's clock: tests
+        require          "cross-process" refuses a store whose leases bind this process only
+
+        Raises RUN_STORE_ATOMIC_REQUIRED, RUN_VALIDATION_ERROR.
+        """
+        if require not in (None, "process", "cross-process"):
+            raise refuse("argument", f"require must be process or cross-process, not {require!r}")
+        if require == "cross-process" and self._store.atomicity != "cross-process":
+            raise RunStoreError(
+                RUN_STORE_ATOMIC_REQUIRED,
+                "atomicity",
+                "this journal's leases bind one process only, and cross-process was required",
+            )
+        beat = ThreadBeat()
+        ledger = RunLedger(
+            self._store,
+            self._codec,
+            RandomIds(),
+            owner=default_owner() if owner is None else owner,
+            ticks=ticks,
+            beat=beat,
+            make_lock=threading.RLock,
+            lease_ttl=lease_ttl,
+            heartbeat_every=heartbeat_every,
+            clock=clock,
+            limits=self.limits,
+        )
+        beat.attach(ledger)
+        self._ledgers.append(ledger)
+        self._beats.append(beat)
+        return ledger
+
+    def events(self, run_id: str, after_version: int = 0) -> Iterator[Event]:
+        """All events of the run after a version, oldest first, in pages and short transactions.
+
+        Each has .topic .originator_version .timestamp .actor .hash and its own fields. An unknown
+        run has none. Raises RUN_INTEGRITY_ERROR at an event that cannot be read.
+        """
+        stream = run_stream(check_identifier(run_id, "run id"))
+        after = check_integer(after_version, "after_version", least=0)
+        return self._events(stream, after)
+
+    def _events(self, stream: str, after: int) -> Iterator[Event]:
+        while page := self._store.read(stream, after, PAGE):
+            for stored in page:
+                yield self._codec.open(stored)
+            after = page[-1].version
+
+    def get(
+        self, run_id: str, version: int | None = None, as_of: datetime | None = None
+    ) -> RunRecord | None:
+        """The run's record: now, or as it was at a version or at a time, folded from its events.
+
+        None when there is no such run. A version or time at which it did not exist raises
+        RUN_NOT_FOUND / version. Leases in the past show their folded expiry.
+        """
+        check_identifier(run_id, "run id")
+        if version is None and as_of is None:
+            return self._store.get(run_id).record
+        if version is not None and as_of is not None:
+            raise refuse("argument", "give version or as_of, not both")
+        if as_of is not None:
+            version = self._version_at(run_id, check_time(as_of, "as_of"))
+        check_integer(version, "version", least=1)
+        current = self._store.get(run_id).record
+        if current is None:
+            return None
+        if version is None or version > current.version:
+            raise _no_version(run_id, f"version {version}", current)
+        return self.application.record_at(run_id, version)
+
+    def _version_at(self, run_id: str, moment: datetime) -> int:
+        """The last version stamped at or before `moment`: stamps rise within a stream."""
+        current = self._store.get(run_id).record
+        low, high = 0, current.version if current else 0
+        while low < high:
+            middle = (low + high + 1) // 2
+            (stored,) = self._store.read(run_stream(run_id), middle - 1, 1)
+            if self._codec.open(stored).timestamp <= moment:
+                low = middle
+            else:
+                high = middle - 1
+        if low == 0 and current is not None:
+            raise _no_version(run_id, moment.isoformat(), current)
+        return max(low, 1)
+
+    def runs(
+        self,
+        status: RunLifecycleStatus | str | None = None,
+        kind: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[RunRecord]:
+        """Records in the order of creation. `after` is the run id that the last page ended with."""
+        if status is not None:
+            try:
+                status = RunLifecycleStatus(status)
+            except ValueError:
+                names = ", ".join(RunLifecycleStatus)
+                raise refuse("argument", f"{status!r} is no status; there are {names}") from None
+        return self._store.runs(
+            status=None if status is None else str(status),
+            kind=check_optional(kind, "kind"),
+            limit=check_integer(limit, "limit", least=1, most=10_000),
+            after=check_optional(after, "after"),
+        )
+
+    def attention(self) -> list[Attention]:
+        """Runs that were set aside because they could not be read, with the reason."""
+        return self._store.attention()
+
+    def close(self) -> None:
+        """Release the leases still held and let go of the store. Idempotent."""
+        for ledger in self._ledgers:
+            ledger.release_all("journal closed")
+        self._ledgers.clear()
+        self._store.close()
+        _open_journals.discard(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _tb: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _after_fork(self) -> None:
+        for beat in self._beats:
+            beat.forget_thread()
+        for ledger in self._ledgers:
+            ledger.forked(default_owner())
+
+
+def _no_version(run_id: str, what: str, current: RunRecord) -> RunStoreError:
+    return RunStoreError(
+        RUN_NOT_FOUND,
+        "version",
+        f"run {run_id!r} was not there at {what}; it has versions 1 to {current.version} since "
+        f"{current.created_at.isoformat()}",
+        record=current,
+    )
+
+
+def _after_fork_in_child() -> None:
+    for journal in list(_open_journals):
+        journal._after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,242 @@
+"""MemoryStore: the RunStore port in this process's memory, for tests and single-process use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from eventsourcing.persistence import IntegrityError
+from eventsourcing.persistence import StoredEvent as LibraryEvent
+
+from ...domain.delivery import DeliveryRecord
+from ...domain.errors import RUN_INTEGRITY_ERROR, RUN_VALIDATION_ERROR, RunStoreError
+from ...domain.ports import (
+    Atomicity,
+    Attention,
+    Change,
+    Granted,
+    Granting,
+    Guard,
+    LeaseRef,
+    Reading,
+    Reply,
+    StoredEvent,
+)
+from ...domain.record import RunRecord
+from ...domain.status import RunLifecycleStatus
+from .recorder import Commit, MemoryProcessRecorder, Tables
+
+
+@dataclass(slots=True)
+class Row:
+    """A run's row: its record, when it is next due, and why it was set aside."""
+
+    record: RunRecord
+    ready_at: datetime | None
+    attention: str | None = None
+
+
+class MemoryStore(MemoryProcessRecorder):
+    """Streams, records and the outbox in dictionaries, with the semantics of the SQL stores.
+
+    A record is kept as it is: it is frozen, and events are kept as their bytes. `rows[run_id]`
+    is a `Row`.
+    """
+
+    def __init__(self, tables: Tables | None = None) -> None:
+        super().__init__(tables)
+        self.rows: dict[str, Row] = {}
+        self.outbox: dict[str, DeliveryRecord] = {}
+        self._closed = False
+
+    @property
+    def atomicity(self) -> Atomicity:
+        return "process"
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def get(self, run_id: str, now: datetime | None = None) -> Reading:
+        with self._open():
+            row = self.rows.get(run_id)
+            record = None if row is None else _overlaid(row)
+            return Reading(record, now or self.now())
+
+    def append(
+        self,
+        changes: Sequence[Change],
+        guard: Guard | None = None,
+        now: datetime | None = None,
+        patience: float | None = None,
+    ) -> Reply | None:
+        with self._open():
+            return self._append(changes, guard, now or self.now())
+
+    def renew(
+        self, leases: Sequence[LeaseRef], now: datetime | None = None
+    ) -> dict[str, Reply]:
+        replies = {}
+        with self._open():
+            instant = now or self.now()
+            for run_id, token, ttl in leases:
+                row = self.rows.get(run_id)
+                if row is None or row.record.status is not RunLifecycleStatus.RUNNING:
+                    continue
+                if not _holds(row, Guard(token, "live"), instant):
+                    continue
+                assert row.ready_at is not None  # noqa: S101 - a live guard holds
+                row.ready_at = max(row.ready_at, instant + timedelta(seconds=ttl))
+                replies[run_id] = Reply(instant, row.ready_at, True)
+        return replies
+
+    def claim(
+        self,
+        kinds: Sequence[str] | None,
+        limit: int,
+        grant: Granting,
+        now: datetime | None = None,
+    ) -> list[Granted]:
+        granted: list[Granted] = []
+        with self._open():
+            instant = now or self.now()
+            due = [
+                row
+                for row in self.rows.values()
+                if row.ready_at is not None
+                and row.ready_at <= instant
+                and (kinds is None or row.record.kind in kinds)
+            ]
+            due.sort(key=lambda row: (row.ready_at, row.record.run_id))
+            for row in due:
+                if len(granted) >= limit:
+                    break
+                try:
+                    change = grant(_overlaid(row), instant)
+                except RunStoreError as e:
+                    if e.code != RUN_INTEGRITY_ERROR:
+                        raise
+                    row.ready_at, row.attention = None, e.message
+                    continue
+                reply = self._append([change], None, instant)
+                if reply is not None and isinstance(change.record, RunRecord):
+                    granted.append(Granted(change.record, reply))
+        return granted
+
+    def read(
+        self, stream: str, after_version: int = 0, limit: int | None = None
+    ) -> Sequence[StoredEvent]:
+        with self._open():
+            found = self.select_events(stream, gt=after_version, limit=limit)
+        return [
+            StoredEvent(str(e.originator_id), e.originator_version, e.topic, e.state)
+            for e in found
+        ]
+
+    def runs(
+        self,
+        *,
+        status: str | None = None,
+        kind: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[RunRecord]:
+        with self._open():
+            ordered = sorted(self.rows.values(), key=_age)
+            if after is not None:
+                last = self.rows.get(after)
+                ordered = [r for r in ordered if last is not None and _age(r) > _age(last)]
+            return [
+                _overlaid(row)
+                for row in ordered
+                if status in (None, row.record.status) and kind in (None, row.record.kind)
+            ][:limit]
+
+    def set_aside(self, run_id: str, reason: str) -> None:
+        with self._open():
+            row = self.rows.get(run_id)
+            if row is not None and row.attention is None:
+                row.ready_at, row.attention = None, reason
+
+    def attention(self) -> list[Attention]:
+        with self._open():
+            return [
+                Attention(run_id, row.attention)
+                for run_id, row in sorted(self.rows.items())
+                if row.attention is not None
+            ]
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _open(self) -> Tables:
+        if self._closed:
+            raise RunStoreError(RUN_VALIDATION_ERROR, "closed", "the journal in memory is closed")
+        return self.tables
+
+    def _append(
+        self, changes: Sequence[Change], guard: Guard | None, instant: datetime
+    ) -> Reply | None:
+        change = changes[0]
+        record = change.record
+        assert isinstance(record, RunRecord)  # noqa: S101 - the first change is the run's
+        row = self.rows.get(record.run_id)
+        if (row.record.version if row else 0) != change.expected_version:
+            return None
+        if guard is not None and (row is None or not _holds(row, guard, instant)):
+            return None
+        ready_at, moved = _ready_at(row, record, guard, instant)
+        writes: list[Callable[[], None]] = [_put(self.rows, record.run_id, Row(record, ready_at))]
+        events = [_library_event(e) for e in change.events]
+        for further in changes[1:]:
+            assert isinstance(further.record, DeliveryRecord)  # noqa: S101 - only deliveries
+            writes.append(_put(self.outbox, further.record.invocation_id, further.record))
+            events += [_library_event(e) for e in further.events]
+        try:
+            self.tables.publish(Commit(tuple(events), None, tuple(writes)))
+        except IntegrityError:
+            return None  # one of the streams is already past its expected version
+        return Reply(instant, ready_at if record.lease else None, moved)
+
+
+def _put(table: dict[str, Any], key: str, value: Any) -> Callable[[], None]:
+    return lambda: table.__setitem__(key, value)
+
+
+def _library_event(e: tuple[str, int, str, bytes, str]) -> LibraryEvent:
+    return LibraryEvent(*e[:4])
+
+
+def _age(row: Row) -> tuple[datetime, str]:
+    return row.record.created_at, row.record.run_id
+
+
+def _overlaid(row: Row) -> RunRecord:
+    """The record with the row's deadline laid over the folded expiry."""
+    lease = row.record.lease
+    if lease is None or row.ready_at is None:
+        return row.record
+    moved = lease.model_copy(update={"expires_at": row.ready_at})
+    return row.record.model_copy(update={"lease": moved})
+
+
+def _holds(row: Row, guard: Guard, instant: datetime) -> bool:
+    if row.record.fencing_token != guard.fencing_token or row.ready_at is None:
+        return False
+    return row.ready_at > instant if guard.lease == "live" else row.ready_at <= instant
+
+
+def _ready_at(
+    row: Row | None, record: RunRecord, guard: Guard | None, instant: datetime
+) -> tuple[datetime | None, bool]:
+    """When the run is next due after this write, and whether its deadline moved."""
+    if record.lease is None:
+        if record.status is RunLifecycleStatus.QUEUED:
+            return record.available_at or instant, False
+        return None, False
+    ttl = timedelta(seconds=record.lease.ttl)
+    by_holder = guard is not None and guard.lease == "live"
+    if by_holder and row is not None and row.ready_at and row.ready_at - instant >= ttl / 2:
+        return row.ready_at, False
+    return instant + ttl, True

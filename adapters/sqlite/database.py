@@ -1,0 +1,311 @@
+"""One SQLite file: opening it safely, its connections, and who may write."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import sqlite3
+import stat
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from ...domain.errors import (
+    RUN_INTEGRITY_ERROR,
+    RUN_OUTCOME_UNKNOWN,
+    RUN_STORE_UNAVAILABLE,
+    RUN_VALIDATION_ERROR,
+    RunStoreError,
+)
+from .statements import APPLICATION_ID, MIGRATIONS
+
+#: Seconds a command waits for other writers unless its lease leaves it less.
+PATIENCE = 5.0
+#: Bytes to which the write-ahead log shrinks again after a burst. Litestream keeps its own copy
+#: of the log, so shrinking on reset does not disturb it, as a forced TRUNCATE checkpoint would.
+WAL_LIMIT = 64 << 20
+
+_MAGIC = b"SQLite format 3\0"
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
+_inherited: list[object] = []
+
+
+class Database:
+    """The file's connections: one writer behind a lock, and a stack of readers.
+
+    Threads of this process queue at the lock instead of polling SQLite's; other processes are met
+    with short random pauses, because SQLite's own busy handler pauses longer and longer and so
+    starves whoever already waited.
+    """
+
+    def __init__(self, path: str | Path, synchronous: str = "FULL") -> None:
+        self.path = Path(path)
+        self._synchronous = synchronous
+        self._closed = False
+        self._reset()
+        _check_file(self.path)
+        with self._translated():
+            self._migrate()
+        _open_databases.add(self)
+
+    def _reset(self) -> None:
+        self._gate = threading.Lock()
+        self._writer: sqlite3.Connection | None = None
+        self._readers: deque[sqlite3.Connection] = deque()
+
+    # Reading and writing.
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection in autocommit: each statement is its own short read transaction."""
+        with self._translated():
+            try:
+                conn = self._readers.pop()
+            except IndexError:
+                conn = self._connect(timeout=PATIENCE)
+            try:
+                yield conn
+            finally:
+                if self._closed:
+                    conn.close()
+                else:
+                    self._readers.append(conn)
+
+    @contextlib.contextmanager
+    def writing(self, patience: float | None = None) -> Iterator[sqlite3.Connection]:
+        """A write transaction: commits at the end, rolls back on any exception."""
+        conn = self.begin(patience)
+        try:
+            yield conn
+        except BaseException as e:
+            self.rollback(conn)
+            if isinstance(e, sqlite3.Error):
+                raise self.error(e) from e
+            raise
+        self.commit(conn)
+
+    def begin(self, patience: float | None = None) -> sqlite3.Connection:
+        """Start the one write transaction; whoever gets it must commit or roll back."""
+        limit = PATIENCE if patience is None else min(patience, PATIENCE)
+        if not self._gate.acquire(timeout=limit):
+            raise self._busy(limit)
+        try:
+            conn = self._writer
+            if conn is None:
+                conn = self._writer = self._connect(timeout=0)
+            try:
+                conn.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                self._begin_patiently(conn, limit)
+        except BaseException as e:
+            self._gate.release()
+            if isinstance(e, sqlite3.Error):
+                raise self.error(e) from e
+            raise
+        return conn
+
+    def _begin_patiently(self, conn: sqlite3.Connection, limit: float) -> None:
+        end = time.monotonic() + limit
+        while True:
+            try:
+                conn.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as e:
+                if _primary(e) not in _BUSY:
+                    raise
+                if time.monotonic() >= end:
+                    raise self._busy(limit) from e
+            time.sleep(random.uniform(0.0002, 0.003))  # noqa: S311 - spreads the contenders
+
+    def commit(self, conn: sqlite3.Connection) -> None:
+        try:
+            conn.execute("COMMIT")
+        except sqlite3.Error as e:
+            if conn.in_transaction:
+                conn.rollback()
+                raise self.error(e) from e
+            # SQLite ended the transaction by itself: whether the log was kept is not known here.
+            raise RunStoreError(
+                RUN_OUTCOME_UNKNOWN, "reply_lost", f"{self.path}: the commit failed: {e}"
+            ) from e
+        finally:
+            self._gate.release()
+
+    def rollback(self, conn: sqlite3.Connection) -> None:
+        try:
+            if conn.in_transaction:
+                conn.execute("ROLLBACK")
+        finally:
+            self._gate.release()
+
+    def close(self) -> None:
+        """Close every connection; the last one of all processes folds the log into the file."""
+        if self._closed:
+            return
+        with self._gate:
+            self._closed = True
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
+        while self._readers:
+            self._readers.pop().close()
+        _open_databases.discard(self)
+
+    # Opening.
+
+    def _connect(self, timeout: float) -> sqlite3.Connection:
+        if self._closed:
+            raise RunStoreError(
+                RUN_VALIDATION_ERROR, "closed", f"the journal at {self.path} is closed"
+            )
+        conn = sqlite3.connect(
+            self.path, timeout=timeout, isolation_level=None, check_same_thread=False
+        )
+        conn.execute(f"PRAGMA synchronous = {self._synchronous}")
+        conn.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")
+        return conn
+
+    def _migrate(self) -> None:
+        conn = self._connect(timeout=PATIENCE * 2)
+        try:
+            if self._schema_version(conn) < len(MIGRATIONS):
+                # The rollback journal, not yet WAL: so the file's own header names it as ours.
+                conn.execute("BEGIN IMMEDIATE")
+                for number in range(self._schema_version(conn), len(MIGRATIONS)):
+                    for statement in _statements(MIGRATIONS[number]):
+                        conn.execute(statement)
+                    conn.execute(f"PRAGMA user_version = {number + 1}")
+                conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                conn.execute("COMMIT")
+            self._enter_wal(conn)
+        finally:
+            conn.close()
+
+    def _schema_version(self, conn: sqlite3.Connection) -> int:
+        (version,) = conn.execute("PRAGMA user_version").fetchone()
+        if version > len(MIGRATIONS):
+            raise RunStoreError(
+                RUN_INTEGRITY_ERROR,
+                "newer_database",
+                f"{self.path} has schema version {version}; this code knows {len(MIGRATIONS)}",
+            )
+        return int(version)
+
+    def _enter_wal(self, conn: sqlite3.Connection) -> None:
+        # Switching needs the file alone for a moment, and SQLite does not wait for that itself.
+        end = time.monotonic() + PATIENCE * 2
+        while conn.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            try:
+                conn.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as e:
+                if _primary(e) not in _BUSY or time.monotonic() >= end:
+                    raise
+                time.sleep(random.uniform(0.001, 0.01))  # noqa: S311 - spreads the contenders
+
+    # Errors.
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as e:
+            raise self.error(e) from e
+
+    def error(self, e: sqlite3.Error) -> RunStoreError:
+        if self._closed:
+            return RunStoreError(
+                RUN_VALIDATION_ERROR, "closed", f"the journal at {self.path} is closed"
+            )
+        code = _primary(e)
+        if code in _BUSY:
+            return self._busy(PATIENCE)
+        if code in _DAMAGED:
+            return RunStoreError(
+                RUN_INTEGRITY_ERROR, "damaged_database", f"{self.path} is damaged: {e}"
+            )
+        if code == sqlite3.SQLITE_READONLY:
+            return RunStoreError(RUN_VALIDATION_ERROR, "read_only", f"{self.path}: {e}")
+        return RunStoreError(RUN_STORE_UNAVAILABLE, "failed", f"{self.path}: {e}")
+
+    def _busy(self, seconds: float) -> RunStoreError:
+        return RunStoreError(
+            RUN_STORE_UNAVAILABLE, "busy", f"{self.path} was locked by others for {seconds:.3g} s"
+        )
+
+
+def _primary(e: sqlite3.Error) -> int | None:
+    code = getattr(e, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The script's statements one by one: executescript would commit in between."""
+    statement = ""
+    for line in script.splitlines():
+        if line.strip().startswith("--"):
+            continue
+        statement += line + "\n"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def _check_file(path: Path) -> None:
+    """Refuse, without touching it, a file that is not a journal's or cannot be one."""
+    if not path.parent.is_dir():
+        raise RunStoreError(
+            RUN_VALIDATION_ERROR, "address", f"{path}: the folder {path.parent} does not exist"
+        )
+    if not path.exists():
+        if not os.access(path.parent, os.W_OK):
+            raise _read_only(path)
+        return
+    if not path.is_file():
+        raise RunStoreError(RUN_VALIDATION_ERROR, "address", f"{path} is not a file")
+    writable = stat.S_IMODE(path.stat().st_mode) & 0o222
+    if not writable or not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
+        raise _read_only(path)
+    with path.open("rb") as file:
+        header = file.read(100)
+    if not header:
+        return  # an empty file is a new database, as it is for SQLite
+    if not header.startswith(_MAGIC[: len(header)]):
+        raise _foreign(path, "is no SQLite database")
+    if len(header) < 100:
+        raise _truncated(path)
+    if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
+        raise _foreign(path, "is a database of another application")
+    page = int.from_bytes(header[16:18], "big")
+    size = (65536 if page == 1 else page) * int.from_bytes(header[28:32], "big")
+    wal = path.with_name(path.name + "-wal")
+    # With a log beside it the file may rightly be shorter: a checkpoint was cut off or is running.
+    if path.stat().st_size < size and not (wal.exists() and wal.stat().st_size):
+        raise _truncated(path)
+
+
+def _foreign(path: Path, what: str) -> RunStoreError:
+    return RunStoreError(RUN_INTEGRITY_ERROR, "not_a_journal", f"{path} {what}")
+
+
+def _truncated(path: Path) -> RunStoreError:
+    return RunStoreError(RUN_INTEGRITY_ERROR, "damaged_database", f"{path} is cut short")
+
+
+def _read_only(path: Path) -> RunStoreError:
+    return RunStoreError(RUN_VALIDATION_ERROR, "read_only", f"{path} cannot be written to")
+
+
+def _after_fork_in_child() -> None:
+    """A child must not use, nor close, what it inherited: closing would end the parent's locks."""
+    for database in list(_open_databases):
+        _inherited.append((database._writer, database._readers, database._gate))
+        database._reset()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

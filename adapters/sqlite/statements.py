@@ -1,0 +1,141 @@
+"""Every SQL statement of the SQLite store, named, each with its one line of why."""
+
+from __future__ import annotations
+
+#: "RJNL": how a file is recognised as ours before anything in it is touched.
+APPLICATION_ID = 0x524A4E4C
+
+#: One string per schema version; applying all to an empty file gives the schema.
+MIGRATIONS: tuple[str, ...] = (
+    """
+    -- AUTOINCREMENT: the position of a pruned event must never be handed out again.
+    CREATE TABLE events (
+        position INTEGER PRIMARY KEY AUTOINCREMENT,
+        stream   TEXT NOT NULL,
+        version  INTEGER NOT NULL,
+        topic    TEXT NOT NULL,
+        state    BLOB NOT NULL,
+        UNIQUE (stream, version)
+    ) STRICT;
+    -- ready_at: due time of a queued run, deadline of a held one, NULL once there is nothing to
+    -- claim. One column and one partial index answer "what is due", however many have finished.
+    CREATE TABLE runs (
+        run_id        TEXT PRIMARY KEY,
+        kind          TEXT NOT NULL,
+        status        TEXT NOT NULL,
+        version       INTEGER NOT NULL,
+        fencing_token INTEGER NOT NULL,
+        ready_at      INTEGER,
+        attention     TEXT,
+        created_at    INTEGER NOT NULL,
+        updated_at    INTEGER NOT NULL,
+        checkpoint    BLOB,
+        head          TEXT NOT NULL,
+        body          BLOB NOT NULL,
+        CHECK ((ready_at IS NOT NULL) = (status IN ('queued', 'running') AND attention IS NULL))
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX runs_ready ON runs (kind, ready_at) WHERE ready_at IS NOT NULL;
+    CREATE INDEX runs_created ON runs (created_at, run_id);
+    CREATE INDEX runs_attention ON runs (run_id) WHERE attention IS NOT NULL;
+    CREATE TABLE delivery_outbox (
+        invocation_id   TEXT PRIMARY KEY,
+        run_id          TEXT NOT NULL,
+        delivery_ref    TEXT NOT NULL,
+        status          TEXT NOT NULL,
+        version         INTEGER NOT NULL,
+        next_attempt_at INTEGER,
+        updated_at      INTEGER NOT NULL,
+        head            TEXT NOT NULL,
+        body            BLOB NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE tracking (
+        application_name TEXT PRIMARY KEY,
+        notification_id  INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE snapshots (
+        stream  TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        topic   TEXT NOT NULL,
+        state   BLOB NOT NULL,
+        PRIMARY KEY (stream, version)
+    ) STRICT, WITHOUT ROWID;
+    """,
+)
+
+_RECORD = (
+    "run_id, kind, status, version, fencing_token, ready_at, created_at, updated_at, "
+    "checkpoint, head, body"
+)
+
+# Appending.
+
+#: A new stream: no row yet is the guard.
+CREATE_RUN = (
+    "INSERT INTO runs (run_id, kind, status, version, fencing_token, ready_at, created_at,"
+    " updated_at, checkpoint, head, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT DO NOTHING"
+)
+#: The hot path. It leaves ready_at alone: naming an indexed column in SET rewrites its index.
+SAVE_CHECKPOINT = (
+    "UPDATE runs SET version = ?, updated_at = ?, checkpoint = ?, head = ?"
+    " WHERE run_id = ? AND version = ? AND fencing_token = ? AND ready_at > ?"
+    " RETURNING ready_at"
+)
+#: Only when less than half of the ttl was left.
+MOVE_DEADLINE = "UPDATE runs SET ready_at = ? WHERE run_id = ?"
+
+_ADVANCE = (
+    "UPDATE runs SET status = ?, version = ?, fencing_token = ?, ready_at = ?, attention = NULL,"
+    " updated_at = ?, checkpoint = ?, head = ?, body = ? WHERE run_id = ? AND version = ?"
+)
+#: A lifecycle change decided on a version.
+ADVANCE = _ADVANCE
+#: The same by the holder: its token and its deadline must still be good.
+ADVANCE_LIVE = _ADVANCE + " AND fencing_token = ? AND ready_at > ?"
+#: A takeover: a renewal that came first must win.
+ADVANCE_EXPIRED = _ADVANCE + " AND fencing_token = ? AND ready_at <= ?"
+
+INSERT_EVENT = "INSERT INTO events (stream, version, topic, state) VALUES (?, ?, ?, ?)"
+INSERT_DELIVERY = (
+    "INSERT INTO delivery_outbox (invocation_id, run_id, delivery_ref, status, version,"
+    " next_attempt_at, updated_at, head, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+# Leases.
+
+#: max: a renewal never moves a deadline backwards.
+RENEW = (
+    "UPDATE runs SET ready_at = max(ready_at, ?)"
+    " WHERE run_id = ? AND fencing_token = ? AND status = 'running' AND ready_at > ?"
+    " RETURNING ready_at"
+)
+#: Kinds that have anything to claim, by hopping along the partial index.
+CLAIMABLE_KINDS = (
+    "WITH RECURSIVE k (kind) AS ("
+    " SELECT (SELECT kind FROM runs WHERE ready_at IS NOT NULL ORDER BY kind LIMIT 1)"
+    " UNION ALL"
+    " SELECT (SELECT kind FROM runs WHERE ready_at IS NOT NULL AND kind > k.kind"
+    "         ORDER BY kind LIMIT 1) FROM k WHERE k.kind IS NOT NULL"
+    ") SELECT kind FROM k WHERE kind IS NOT NULL"
+)
+#: One probe per kind: ordered by the index, so a backlog is never sorted.
+DUE = (
+    f"SELECT {_RECORD} FROM runs WHERE kind = ? AND ready_at <= ? ORDER BY ready_at LIMIT ?"  # noqa: S608
+)
+SET_ASIDE = "UPDATE runs SET ready_at = NULL, attention = ? WHERE run_id = ? AND attention IS NULL"
+ATTENTION = "SELECT run_id, attention FROM runs WHERE attention IS NOT NULL ORDER BY run_id"
+
+# Reading.
+
+GET_RUN = f"SELECT {_RECORD} FROM runs WHERE run_id = ?"  # noqa: S608
+#: Filters that are not asked for are NULL; the order of creation is the order of the pages.
+LIST_RUNS = (
+    f"SELECT {_RECORD} FROM runs WHERE (?1 IS NULL OR status = ?1) AND (?2 IS NULL OR kind = ?2)"  # noqa: S608
+    " AND (?3 IS NULL OR (created_at, run_id) >"
+    " ((SELECT created_at FROM runs WHERE run_id = ?3), ?3))"
+    " ORDER BY created_at, run_id LIMIT ?4"
+)
+READ_STREAM = (
+    "SELECT stream, version, topic, state FROM events WHERE stream = ? AND version > ?"
+    " ORDER BY version LIMIT ?"
+)

@@ -1,0 +1,315 @@
+"""SQLiteStore: the RunStore port on one SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ...domain.delivery import DeliveryRecord
+from ...domain.errors import RUN_INTEGRITY_ERROR, RunStoreError
+from ...domain.ports import (
+    Atomicity,
+    Attention,
+    Change,
+    Granted,
+    Granting,
+    Guard,
+    LeaseRef,
+    Reading,
+    Reply,
+    StoredEvent,
+)
+from ...domain.record import RunRecord
+from ..rows import (
+    body_of,
+    checkpoint_of,
+    delivery_body_of,
+    from_microseconds,
+    record_of,
+    to_microseconds,
+)
+from . import statements as sql
+from .database import Database
+from .recorder import SQLiteProcessRecorder
+
+
+class SQLiteStore(SQLiteProcessRecorder):
+    """Streams, records and the outbox in one file, for all processes of one host.
+
+    synchronous  FULL: a commit is on disk when it returns. NORMAL: a power loss may take the last
+                 ones back, never part of one.
+
+    Instants are judged after BEGIN IMMEDIATE, so waiting for another writer counts. A record is
+    the row of `runs`: short columns, `checkpoint` and `body` as JSON bytes.
+    """
+
+    def __init__(self, database: Database | str | Path, synchronous: str = "FULL") -> None:
+        super().__init__(
+            database if isinstance(database, Database) else Database(database, synchronous)
+        )
+
+    @property
+    def atomicity(self) -> Atomicity:
+        return "cross-process"
+
+    def now(self) -> datetime:
+        return from_microseconds(_clock())
+
+    def get(self, run_id: str, now: datetime | None = None) -> Reading:
+        with self.database.reading() as conn:
+            row = conn.execute(sql.GET_RUN, (run_id,)).fetchone()
+        record = None if row is None else _record(row)
+        return Reading(record, now or self.now())
+
+    def append(
+        self,
+        changes: Sequence[Change],
+        guard: Guard | None = None,
+        now: datetime | None = None,
+        patience: float | None = None,
+    ) -> Reply | None:
+        conn = self.database.begin(patience)
+        try:
+            instant = _clock() if now is None else to_microseconds(now)
+            reply = _write_run(conn, changes[0], guard, instant)
+            held = reply is not None and all(_write_delivery(conn, c) for c in changes[1:])
+        except BaseException as e:
+            self.database.rollback(conn)
+            if isinstance(e, sqlite3.Error):
+                raise self.database.error(e) from e
+            raise
+        if not held:
+            self.database.rollback(conn)
+            return None
+        self.database.commit(conn)
+        return reply
+
+    def renew(
+        self, leases: Sequence[LeaseRef], now: datetime | None = None
+    ) -> dict[str, Reply]:
+        replies = {}
+        with self.database.writing(min((lease.ttl for lease in leases), default=None)) as conn:
+            instant = _clock() if now is None else to_microseconds(now)
+            for run_id, token, ttl in leases:
+                row = conn.execute(
+                    sql.RENEW, (instant + int(ttl * 1e6), run_id, token, instant)
+                ).fetchone()
+                if row is not None:
+                    replies[run_id] = _reply(instant, row[0], moved=True)
+        return replies
+
+    def claim(
+        self,
+        kinds: Sequence[str] | None,
+        limit: int,
+        grant: Granting,
+        now: datetime | None = None,
+    ) -> list[Granted]:
+        granted: list[Granted] = []
+        seen: set[str] = set()
+        with self.database.writing() as conn:
+            instant = _clock() if now is None else to_microseconds(now)
+            while len(granted) < limit and (rows := _due(conn, kinds, instant, limit)):
+                for row in rows[: limit - len(granted)]:
+                    if row[0] in seen:  # a ttl below the clock's step: due again at once
+                        return granted
+                    seen.add(row[0])
+                    try:
+                        change = grant(_record(row), from_microseconds(instant))
+                    except RunStoreError as e:
+                        if e.code != RUN_INTEGRITY_ERROR:
+                            raise
+                        conn.execute(sql.SET_ASIDE, (e.message, row[0]))
+                        continue
+                    reply = _write_run(conn, change, None, instant)
+                    if reply is not None and isinstance(change.record, RunRecord):
+                        granted.append(Granted(change.record, reply))
+        return granted
+
+    def read(
+        self, stream: str, after_version: int = 0, limit: int | None = None
+    ) -> Sequence[StoredEvent]:
+        with self.database.reading() as conn:
+            rows = conn.execute(
+                sql.READ_STREAM, (stream, after_version, -1 if limit is None else limit)
+            ).fetchall()
+        return [StoredEvent(*row) for row in rows]
+
+    def runs(
+        self,
+        *,
+        status: str | None = None,
+        kind: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[RunRecord]:
+        with self.database.reading() as conn:
+            rows = conn.execute(sql.LIST_RUNS, (status, kind, after, limit)).fetchall()
+        return [_record(row) for row in rows]
+
+    def set_aside(self, run_id: str, reason: str) -> None:
+        with self.database.writing() as conn:
+            conn.execute(sql.SET_ASIDE, (reason, run_id))
+
+    def attention(self) -> list[Attention]:
+        with self.database.reading() as conn:
+            return [Attention(*row) for row in conn.execute(sql.ATTENTION)]
+
+
+def _clock() -> int:
+    return time.time_ns() // 1000
+
+
+def _reply(instant: int, deadline: int | None, *, moved: bool) -> Reply:
+    until = None if deadline is None else from_microseconds(deadline)
+    return Reply(from_microseconds(instant), until, moved)
+
+
+def _record(row: tuple[Any, ...]) -> RunRecord:
+    run_id, kind, status, version, token, ready_at, created, updated, checkpoint, head, body = row
+    return record_of(
+        run_id,
+        kind,
+        status,
+        version,
+        token,
+        None if ready_at is None else from_microseconds(ready_at),
+        from_microseconds(created),
+        from_microseconds(updated),
+        checkpoint,
+        head,
+        body,
+    )
+
+
+def _write_run(
+    conn: sqlite3.Connection, change: Change, guard: Guard | None, instant: int
+) -> Reply | None:
+    """Guard and write the run's row, then its events; None, with nothing kept, if a guard is lost."""
+    record = change.record
+    assert isinstance(record, RunRecord)  # noqa: S101 - the first change is the run's
+    if (
+        len(change.events) == 1
+        and change.events[0].topic == "run.checkpoint_saved"
+        and guard is not None
+    ):
+        reply = _save_checkpoint(conn, change, record, guard, instant)
+    else:
+        reply = _advance(conn, change, record, guard, instant)
+    if reply is not None:
+        for stream, version, topic, data, _hash in change.events:
+            conn.execute(sql.INSERT_EVENT, (stream, version, topic, data))
+    return reply
+
+
+def _save_checkpoint(
+    conn: sqlite3.Connection, change: Change, record: RunRecord, guard: Guard, instant: int
+) -> Reply | None:
+    row = conn.execute(
+        sql.SAVE_CHECKPOINT,
+        (
+            record.version,
+            to_microseconds(record.updated_at),
+            checkpoint_of(record),
+            record.head,
+            record.run_id,
+            change.expected_version,
+            guard.fencing_token,
+            instant,
+        ),
+    ).fetchone()
+    if row is None or record.lease is None:
+        return None
+    deadline, moved = _extended(row[0], record.lease.ttl, instant)
+    if moved:
+        conn.execute(sql.MOVE_DEADLINE, (deadline, record.run_id))
+    return _reply(instant, deadline, moved=moved)
+
+
+def _extended(deadline: int, ttl: float, instant: int) -> tuple[int, bool]:
+    """A holder's write moves its deadline only when less than half of the ttl is left."""
+    whole = int(ttl * 1e6)
+    if deadline - instant < whole // 2:
+        return instant + whole, True
+    return deadline, False
+
+
+def _advance(
+    conn: sqlite3.Connection, change: Change, record: RunRecord, guard: Guard | None, instant: int
+) -> Reply | None:
+    ready_at = _ready_at(record, instant)
+    row = (
+        record.status.value,
+        record.version,
+        record.fencing_token,
+        ready_at,
+        to_microseconds(record.updated_at),
+        checkpoint_of(record),
+        record.head,
+        body_of(record),
+    )
+    if change.expected_version == 0:
+        created = to_microseconds(record.created_at)
+        values = (record.run_id, record.kind, *row[:4], created, *row[4:])
+        written = conn.execute(sql.CREATE_RUN, values)
+    else:
+        where: tuple[Any, ...] = (record.run_id, change.expected_version)
+        if guard is None:
+            statement = sql.ADVANCE
+        else:
+            statement = sql.ADVANCE_LIVE if guard.lease == "live" else sql.ADVANCE_EXPIRED
+            where += (guard.fencing_token, instant)
+        written = conn.execute(statement, (*row, *where))
+    if written.rowcount != 1:
+        return None
+    held = record.lease is not None
+    return _reply(instant, ready_at if held else None, moved=held)
+
+
+def _ready_at(record: RunRecord, instant: int) -> int | None:
+    if record.lease is not None:
+        return instant + int(record.lease.ttl * 1e6)
+    if record.status != "queued":
+        return None
+    return instant if record.available_at is None else to_microseconds(record.available_at)
+
+
+def _write_delivery(conn: sqlite3.Connection, change: Change) -> bool:
+    record = change.record
+    assert isinstance(record, DeliveryRecord)  # noqa: S101 - further changes are deliveries
+    try:
+        for stream, version, topic, data, _hash in change.events:
+            conn.execute(sql.INSERT_EVENT, (stream, version, topic, data))
+        conn.execute(
+            sql.INSERT_DELIVERY,
+            (
+                record.invocation_id,
+                record.run_id,
+                record.delivery_ref,
+                record.status.value,
+                record.version,
+                to_microseconds(record.created_at),
+                to_microseconds(record.updated_at),
+                record.head,
+                delivery_body_of(record),
+            ),
+        )
+    except sqlite3.IntegrityError:
+        return False  # the stream exists already: the version guard is lost
+    return True
+
+
+def _due(
+    conn: sqlite3.Connection, kinds: Sequence[str] | None, instant: int, limit: int
+) -> list[tuple[Any, ...]]:
+    """The longest due runs of these kinds, or of all kinds that have any."""
+    if kinds is None:
+        kinds = [kind for (kind,) in conn.execute(sql.CLAIMABLE_KINDS)]
+    rows: list[tuple[Any, ...]] = []
+    for kind in kinds:
+        rows += conn.execute(sql.DUE, (kind, instant, limit)).fetchall()
+    return sorted(rows, key=lambda row: (row[5], row[0]))[:limit]
