@@ -1,0 +1,59 @@
+"""What the commands share: the global options, an open journal, and the refusal of bad input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ...domain.ledger import RunLedger
+    from ..journal import Journal
+
+DEFAULT_DB = "sqlite:///runjournal.db"
+
+RunId = Annotated[str, typer.Argument(metavar="RUN_ID", help="The run's id.")]
+Actor = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Who asks for it; kept in the event.")
+]
+CommandId = Annotated[
+    str | None,
+    typer.Option(metavar="ID", help="Repeating a command under the same id has no second effect."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options before the command. `db` is None when it was not given."""
+
+    db: str | None
+    as_json: bool
+
+
+def options(ctx: typer.Context) -> Options:
+    """The global options of this invocation."""
+    found = ctx.obj
+    assert isinstance(found, Options)
+    return found
+
+
+@contextmanager
+def opened(ctx: typer.Context) -> Iterator[Journal]:
+    """The journal that --db names."""
+    from ..journal import open_journal
+
+    with open_journal(options(ctx).db or DEFAULT_DB) as journal:
+        yield journal
+
+
+@contextmanager
+def opened_ledger(ctx: typer.Context) -> Iterator[RunLedger]:
+    """A ledger that writes where other processes will see it.
+
+    A journal in this process's memory would accept the command and forget it at exit.
+    """
+    with opened(ctx) as journal:
+        yield journal.ledger(require="cross-process")

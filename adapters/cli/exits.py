@@ -1,0 +1,72 @@
+"""The exit codes, and the one line on stderr that goes with each failure.
+
+Everything here works on the names of error codes, not on the error class, so that `--help` does
+not have to load the domain.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Final
+
+OK: Final = 0
+UNPROVED: Final = 1
+USAGE: Final = 2
+NOT_FOUND: Final = 3
+CONFLICT: Final = 4
+LEASE: Final = 5
+INTEGRITY: Final = 6
+UNAVAILABLE: Final = 7
+INTERRUPTED: Final = 130
+BROKEN_PIPE: Final = 141
+
+#: What each exit code tells a script; the help and docs/cli.md print this.
+EXITS: Final[dict[int, str]] = {
+    OK: "done",
+    UNPROVED: "the demo's proof failed, or a defect of runjournal (with a traceback)",
+    USAGE: "bad usage or input: RUN_VALIDATION_ERROR, RUN_LIMIT_EXCEEDED, "
+    "RUN_STORE_ATOMIC_REQUIRED",
+    NOT_FOUND: "no such run: RUN_NOT_FOUND",
+    CONFLICT: "the run's state does not allow it: RUN_CONFLICT, RUN_INVALID_TRANSITION, "
+    "RUN_ALREADY_TERMINAL, RUN_SUSPENDED",
+    LEASE: "somebody else holds the run: RUN_LEASE_HELD, RUN_LEASE_LOST",
+    INTEGRITY: "what is stored cannot be trusted or read: RUN_INTEGRITY_ERROR",
+    UNAVAILABLE: "the store cannot be reached, or its reply was lost: RUN_STORE_UNAVAILABLE, "
+    "RUN_OUTCOME_UNKNOWN",
+    INTERRUPTED: "interrupted by Ctrl-C",
+    BROKEN_PIPE: "the reader of the output went away",
+}
+
+#: The exit code of every error code, read off the table above.
+EXIT_OF: Final[dict[str, int]] = {
+    code: number for number, text in EXITS.items() for code in re.findall(r"RUN_[A-Z_]+", text)
+}
+
+_CREDENTIALS: Final = (
+    # Up to the last @ of the word: people do not always escape what is in a password. A file's
+    # path has no credentials and may well have an @.
+    (re.compile(r"\b(?!sqlite)([a-z][a-z0-9+.-]*://)\S*@", re.IGNORECASE), r"\1***@"),
+    (re.compile(r"\b(password|passwd|pwd)=('[^']*'|[^\s&'\"]+)", re.IGNORECASE), r"\1=***"),
+)
+
+
+def one_line(text: str) -> str:
+    """The text with everything that would break the line or move the cursor escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def mask(text: str) -> str:
+    """The text without the credentials of any DSN in it."""
+    for pattern, replacement in _CREDENTIALS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def complain(code: str, reason: str, message: str, hint: str) -> int:
+    """Print a failure as one line on stderr; return the exit code that goes with it."""
+    line = mask(one_line(f"{code}/{reason}: {message} (hint: {hint})"))
+    print(f"runjournal: {line}", file=sys.stderr, flush=True)
+    return EXIT_OF[code]

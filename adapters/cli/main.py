@@ -1,0 +1,133 @@
+"""The command line: the app, its global options, and the one place where commands end.
+
+Only typer is loaded here. The commands load the journal, pydantic and rich when they run, so that
+`runjournal --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from . import demo_command, operator_commands, reading_commands, worker_command
+from .context import DEFAULT_DB, Options
+from .exits import BROKEN_PIPE, EXITS, INTERRUPTED, OK, complain
+
+#: Typer has been built on click and carries its own copy since; the base of the public class is
+#: the usage error in both.
+_USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
+
+_EPILOG = "Exit codes:\n\n" + "\n\n".join(f"{code:>3}  {text}" for code, text in EXITS.items())
+
+
+class Commands(TyperGroup):
+    """The group of all commands: however one ends, it ends here, in one line and one code."""
+
+    def main(self, args: Any = None, *_: Any, **__: Any) -> NoReturn:
+        sys.exit(self._run(list(sys.argv[1:] if args is None else args)))
+
+    def _run(self, args: list[str]) -> int:
+        try:
+            with self.make_context("runjournal", args) as ctx:
+                self.invoke(ctx)
+            sys.stdout.flush()
+        except typer.Exit as end:
+            return end.exit_code
+        except (KeyboardInterrupt, typer.Abort):
+            return INTERRUPTED
+        except BrokenPipeError:
+            # What is still buffered must not fail once more when the interpreter flushes it.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return BROKEN_PIPE
+        except _USAGE_ERROR as error:
+            return _complain_of_usage(error)
+        except Exception as error:
+            from ...domain.errors import RunStoreError
+
+            if not isinstance(error, RunStoreError):
+                raise
+            return complain(error.code, error.reason, error.message, error.hint)
+        return OK
+
+
+def _complain_of_usage(error: Any) -> int:
+    path = error.ctx.command_path if error.ctx is not None else "runjournal"
+    message = error.format_message()
+    return complain("RUN_VALIDATION_ERROR", "argument", message, f"see {path} --help")
+
+
+app = typer.Typer(
+    cls=Commands,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="A journal for long-running jobs: what happened so far, and who may write the next line.",
+    epilog=_EPILOG,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from ... import __version__
+
+        typer.echo(f"runjournal {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _globals(
+    ctx: typer.Context,
+    db: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The journal's database.",
+            envvar="RUNJOURNAL_DB",
+            show_default=DEFAULT_DB,
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON instead of tables for people.")
+    ] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    ctx.obj = Options(db, as_json)
+
+
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "start": operator_commands.start,
+    "list": reading_commands.list_runs,
+    "show": reading_commands.show,
+    "log": reading_commands.log,
+    "cancel": operator_commands.cancel,
+    "fail": operator_commands.fail,
+    "resume": operator_commands.resume,
+    "decide": operator_commands.decide,
+    "worker": worker_command.worker,
+    "demo": demo_command.demo,
+}
+for _name, _command in _COMMANDS.items():
+    app.command(_name)(_command)
+
+
+def run() -> NoReturn:
+    """The console script."""
+    # A terminal that cannot show a character must not be able to fail a command.
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    app()
+    raise AssertionError("the group exits by itself")
+
+
+if __name__ == "__main__":
+    run()

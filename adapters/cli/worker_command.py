@@ -1,0 +1,180 @@
+"""The command that takes runs and hands them to a function of the user's."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .context import opened, options
+from .exits import complain
+
+if TYPE_CHECKING:
+    from ...domain.record import RunRecord
+    from ..worker import Worker
+
+#: Seconds that an idle worker waits at first; it doubles up to --poll.
+FIRST_WAIT = 0.05
+
+
+class Interrupt:
+    """Whether a signal has come.
+
+    No threading.Event: its lock may be held by the very code that the signal handler interrupts.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def wait(self, seconds: float) -> None:
+        """Sleep so long, or until it is set."""
+        until = time.monotonic() + seconds
+        while not self._is_set and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, FIRST_WAIT))
+
+
+def worker(
+    ctx: typer.Context,
+    handler: Annotated[
+        str,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="Called with the context of each run; found in the working directory too.",
+        ),
+    ],
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only runs of this kind; may be repeated."),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Take one run if one is due.")] = False,
+    ttl: Annotated[float, typer.Option(metavar="SECONDS", help="How long a lease lasts.")] = 60.0,
+    grace: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", help="How long a handler that was told to stop may take."),
+    ] = 10.0,
+    poll: Annotated[
+        float, typer.Option(metavar="SECONDS", help="The longest wait between two looks.")
+    ] = 1.0,
+    owner: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="A name that no other live process has; made up if not given."
+        ),
+    ] = None,
+) -> None:
+    """Take due runs, one after the other, and run the handler on each.
+
+    SIGTERM and Ctrl-C end it: the handler is told to stop, its run is handed back (not cancelled),
+    and the exit code is 0. A second signal kills it.
+    """
+    from ...domain.checks import check_seconds
+    from ..worker import Worker
+
+    longest_wait = check_seconds(poll, "--poll")
+    function = load_handler(handler)
+    with opened(ctx) as journal, _interrupt_on_signals() as interrupt:
+        taking = Worker(journal, function, owner=owner, lease_ttl=ttl, grace=grace)
+        if once:
+            _report(ctx, taking.run_once(kind or None, interrupt))
+        else:
+            _take_runs(ctx, taking, kind or None, interrupt, longest_wait)
+
+
+def _take_runs(
+    ctx: typer.Context,
+    taking: Worker,
+    kinds: list[str] | None,
+    interrupt: Interrupt,
+    longest_wait: float,
+) -> None:
+    from ...domain.errors import RunStoreError
+
+    wait = FIRST_WAIT
+    while not interrupt.is_set():
+        try:
+            record = taking.run_once(kinds, interrupt)
+        except RunStoreError as error:
+            # A worker outlives a store that is busy or away for a while.
+            if not error.retryable:
+                raise
+            complain(error.code, error.reason, error.message, error.hint)
+            record = None
+        if record is not None:
+            _report(ctx, record)
+            wait = FIRST_WAIT
+        else:
+            interrupt.wait(min(wait, longest_wait))
+            wait = min(wait * 2, longest_wait)
+
+
+def _report(ctx: typer.Context, record: RunRecord | None) -> None:
+    from .exits import one_line
+    from .output import print_json, record_json
+
+    if options(ctx).as_json:
+        print_json(None if record is None else record_json(record))
+    elif record is None:
+        typer.echo("no run is due")
+    else:
+        typer.echo(one_line(f"{record.run_id}: {record.status} (version {record.version})"))
+        sys.stdout.flush()
+
+
+@contextmanager
+def _interrupt_on_signals() -> Iterator[Interrupt]:
+    """An event that the first SIGTERM or SIGINT sets; the second one finds the default again."""
+    interrupt = Interrupt()
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def restore() -> None:
+        for number, action in before.items():
+            signal.signal(number, action)
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        restore()
+        interrupt.set()
+
+    for number in before:
+        signal.signal(number, on_signal)
+    try:
+        yield interrupt
+    finally:
+        restore()
+
+
+def load_handler(name: str) -> Callable[[Any], Any]:
+    """The function that MODULE:FUNCTION names; RUN_VALIDATION_ERROR when there is none."""
+    from ...domain.checks import refuse
+
+    module_name, _, path = name.partition(":")
+    if not module_name or not path:
+        raise refuse("argument", f"--handler {name!r} must be MODULE:FUNCTION")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = import_module(module_name)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (Exception, SystemExit) as error:
+        raise refuse(
+            "argument", f"--handler {name!r} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
+    if not callable(found):
+        raise refuse("argument", f"--handler {name!r} is not callable")
+    function: Callable[[Any], Any] = found
+    return function

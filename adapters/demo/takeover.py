@@ -1,0 +1,222 @@
+"""The demo's course: start the run, kill its worker in the middle, let another one carry on.
+
+Nothing here depends on timing. The kill waits for a checkpoint in the journal, the takeover for
+the lease to expire, and the end for the run's last event.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from uuid import uuid4
+
+from ...domain.checks import refuse
+from ...domain.events import (
+    TERMINAL_EVENTS,
+    CheckpointSaved,
+    Event,
+    LeaseGranted,
+    LeaseReleased,
+    RunCompleted,
+)
+from ..journal import Journal, open_journal
+from .index import Comparison, Listing, Summary, combine, compare, list_files, summarize
+from .worker_process import batches_of
+
+#: Seconds a lease lasts: how long the second worker waits after the kill.
+LEASE_TTL = 2.0
+#: Seconds between two looks into the journal.
+LOOK_EVERY = 0.05
+#: Seconds without any news from the journal after which the demo gives up.
+PATIENCE = 300.0
+
+Watcher = Callable[[Event], None]
+
+
+class DemoError(Exception):
+    """The demo could not be carried through; the message says why."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Who held the run under which token, from when to when, and how that ended."""
+
+    owner: str
+    fencing_token: int
+    attempt: int
+    since: datetime
+    until: datetime
+    checkpoints: int
+    ended: str
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """What the demo came to."""
+
+    run_id: str
+    root: str
+    total: Summary
+    holdings: tuple[Holding, ...]
+    comparison: Comparison
+
+
+def demonstrate(
+    listing: Listing, db: str | None, watch: Watcher, told: Callable[[str], None]
+) -> Demonstration:
+    """Carry the demo through, in the database `db` or in a temporary one.
+
+    watch  called with every event of the run, as it appears in the journal
+    told   called with a sentence at each turn of the story
+    """
+    run_id = f"demo-{uuid4().hex[:8]}"
+    with tempfile.TemporaryDirectory(prefix="runjournal-demo-") as folder:
+        url = db or f"sqlite:///{folder}/demo.db"
+        digest = listing.save(Path(folder) / "listing.json")
+        with open_journal(url) as journal:
+            journal.ledger(require="cross-process").start(
+                run_id,
+                kind=run_id,
+                input={"listing": f"{folder}/listing.json", "digest": digest},
+                actor="demo",
+            )
+            _kill_and_take_over(_Stage(journal, url, run_id, watch), listing, told)
+            events = list(journal.events(run_id))
+    end = events[-1]
+    if not isinstance(end, RunCompleted):
+        outcome = getattr(end, "outcome", None)
+        raise DemoError(f"the run did not complete: {end.topic}, {outcome}")
+    told("Indexing once more, uninterrupted and without a journal, to compare.")
+    journalled = batches_of(end.result)
+    uninterrupted = [summarize(listing.root, batch) for batch in listing.batches]
+    return Demonstration(
+        run_id,
+        listing.root,
+        combine(journalled),
+        tuple(holdings(events)),
+        compare(listing, journalled, uninterrupted),
+    )
+
+
+def _kill_and_take_over(stage: _Stage, listing: Listing, told: Callable[[str], None]) -> None:
+    pause_after = len(listing.batches) // 2
+    with stage.worker("worker-1", pause_after) as first:
+        stage.wait_until(lambda: stage.held and stage.checkpoints >= pause_after, first)
+        first.kill()
+        first.wait()
+    told(
+        f"Killed worker-1 with SIGKILL after {stage.checkpoints} of {len(listing.batches)} "
+        f"checkpoints; worker-2 waits for its lease of {LEASE_TTL:g} s to expire."
+    )
+    with stage.worker("worker-2") as second:
+        stage.wait_until(lambda: stage.ended, second)
+        second.wait()
+
+
+class _Stage:
+    """The run as the journal shows it, and the worker processes that act on it."""
+
+    def __init__(self, journal: Journal, url: str, run_id: str, watch: Watcher) -> None:
+        self._journal = journal
+        self._url = url
+        self._run_id = run_id
+        self._watch = watch
+        self._version = 0
+        self.held = False
+        self.checkpoints = 0
+        self.ended = False
+
+    @contextmanager
+    def worker(
+        self, owner: str, pause_after: int | None = None
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """A worker process; however the block is left, it does not outlive it."""
+        command = [
+            *(sys.executable, "-m", "runjournal.adapters.demo.worker_process"),
+            *("--db", self._url, "--run", self._run_id),
+            *("--owner", owner, "--ttl", str(LEASE_TTL)),
+        ]
+        if pause_after is not None:
+            command += ["--pause-after", str(pause_after)]
+        # In a session of its own: Ctrl-C is for the demo alone, which then ends its workers.
+        with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def wait_until(self, condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+        """Follow the journal until the condition holds; DemoError if it never will."""
+        patient_until = time.monotonic() + PATIENCE
+        while True:
+            # Asked before the journal: what a process wrote before it ended is then seen.
+            ended = process.poll()
+            if self._look():
+                patient_until = time.monotonic() + PATIENCE
+            if condition():
+                return
+            if ended is not None:
+                raise DemoError(f"a worker process ended early, with code {ended}")
+            if time.monotonic() > patient_until:
+                raise DemoError(f"nothing happened for {PATIENCE:g} s")
+            time.sleep(LOOK_EVERY)
+
+    def _look(self) -> bool:
+        before = self._version
+        for event in self._journal.events(self._run_id, after_version=before):
+            self._version = event.originator_version
+            self.held = self.held or isinstance(event, LeaseGranted)
+            self.checkpoints += isinstance(event, CheckpointSaved)
+            self.ended = isinstance(event, TERMINAL_EVENTS)
+            self._watch(event)
+        return self._version > before
+
+
+def holdings(events: list[Event]) -> Iterator[Holding]:
+    """Who held the run, read from its events."""
+    grant: LeaseGranted | None = None
+    checkpoints = 0
+    for event in events:
+        if isinstance(event, CheckpointSaved):
+            checkpoints += 1
+        how = _how_it_ended(event)
+        if grant is not None and how is not None:
+            yield Holding(
+                grant.owner,
+                grant.fencing_token,
+                grant.attempt,
+                grant.timestamp,
+                event.timestamp,
+                checkpoints,
+                how,
+            )
+            grant, checkpoints = None, 0
+        if isinstance(event, LeaseGranted):
+            grant = event
+
+
+def _how_it_ended(event: Event) -> str | None:
+    if isinstance(event, LeaseGranted):
+        return "taken over"
+    if isinstance(event, LeaseReleased):
+        return "released"
+    if isinstance(event, TERMINAL_EVENTS):
+        return event.topic.removeprefix("run.")
+    return None
+
+
+def list_tree(path: Path, limit: int | None) -> Listing:
+    """The files to index; RUN_VALIDATION_ERROR when there are none."""
+    if not path.is_dir():
+        raise refuse("argument", f"{str(path)!r} is not a directory")
+    listing = list_files(path.resolve(), limit)
+    if not listing.entries:
+        raise refuse("argument", f"{str(path)!r} has no files that can be listed")
+    return listing
