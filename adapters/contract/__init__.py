@@ -1,0 +1,94 @@
+"""The contract of a RunStore, as pytest classes: what a store must do to keep runs safe.
+
+Enrolling a backend takes one class:
+
+    from runjournal.adapters.contract import RunStoreContract
+
+    class TestMyStore(RunStoreContract):
+        def make_store(self, tmp_path):
+            return MyStore(tmp_path / "runs")
+
+and, for a store whose data outlive it (a must where it claims cross-process atomicity):
+
+        def reopen(self, store):
+            return MyStore(store.path)
+
+An optional `spoil(store, run_id)` damages a stored record, so that the treatment of unreadable
+ones is proved too. Every test gets a new store from `make_store` and closes it.
+
+The tests work at the port (appends, guards, deadlines, renewals, claims, reading) and through
+RunLedger on top of it, on a clock that moves only when told to, so that boundaries are exact and
+nothing sleeps. A store must honour the `now` that is handed in: that is part of the port.
+
+What this suite cannot prove, since it runs in one process:
+
+- that the guards hold between processes. `atomicity = "cross-process"` stays a claim; here it is
+  only checked that a second store on the same data obeys the same guards. It takes a test of its
+  own, with real processes against the real backend, to show it.
+- that what was acknowledged survives a killed process, a crashed host or a power loss.
+- that a lost reply is reported as RUN_OUTCOME_UNKNOWN by the backend itself. The suite loses
+  replies around the store, and proves what the rules make of it.
+- fairness and speed: that no writer waits for ever under load, and how long it waits.
+- that the store's own clock is right, or agrees with that of other hosts.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+# The topics' modules are not test files: without this their asserts would not explain themselves.
+pytest.register_assert_rewrite(
+    *(
+        f"{__name__}.{topic}"
+        for topic in (
+            "appends",
+            "between",
+            "claims",
+            "holders",
+            "leases",
+            "lifecycle",
+            "lost_replies",
+            "reading",
+            "tools",
+        )
+    )
+)
+
+from .appends import AppendContract  # noqa: E402
+from .between import Between, LosesReplies  # noqa: E402
+from .claims import ClaimContract  # noqa: E402
+from .holders import HolderContract  # noqa: E402
+from .leases import LeaseContract  # noqa: E402
+from .lifecycle import LifecycleContract  # noqa: E402
+from .lost_replies import LostReplyContract  # noqa: E402
+from .reading import ReadingContract  # noqa: E402
+from .tools import Scribe, SteppedClock, StoreHooks, ledger_on  # noqa: E402
+
+__all__ = [
+    "AppendContract",
+    "Between",
+    "ClaimContract",
+    "HolderContract",
+    "LeaseContract",
+    "LifecycleContract",
+    "LosesReplies",
+    "LostReplyContract",
+    "ReadingContract",
+    "RunStoreContract",
+    "Scribe",
+    "SteppedClock",
+    "StoreHooks",
+    "ledger_on",
+]
+
+
+class RunStoreContract(
+    AppendContract,
+    LeaseContract,
+    ClaimContract,
+    ReadingContract,
+    HolderContract,
+    LifecycleContract,
+    LostReplyContract,
+):
+    """Everything a RunStore must do. Subclass it as `Test...` and hand in `make_store`."""

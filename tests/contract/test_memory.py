@@ -1,0 +1,11 @@
+"""The memory store keeps the contract."""
+
+from pathlib import Path
+
+from runjournal.adapters.contract import RunStoreContract
+from runjournal.adapters.memory.store import MemoryStore
+
+
+class TestMemoryStore(RunStoreContract):
+    def make_store(self, tmp_path: Path) -> MemoryStore:
+        return MemoryStore()

@@ -1,0 +1,20 @@
+"""The SQLite store keeps the contract."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from runjournal.adapters.contract import RunStoreContract
+from runjournal.adapters.sqlite.store import SQLiteStore
+
+
+class TestSQLiteStore(RunStoreContract):
+    def make_store(self, tmp_path: Path) -> SQLiteStore:
+        return SQLiteStore(tmp_path / "runs.db")
+
+    def reopen(self, store: SQLiteStore) -> SQLiteStore:
+        return SQLiteStore(store.database.path)
+
+    def spoil(self, store: SQLiteStore, run_id: str) -> None:
+        with closing(sqlite3.connect(store.database.path)) as conn, conn:
+            conn.execute("UPDATE runs SET body = x'ff' WHERE run_id = ?", (run_id,))
