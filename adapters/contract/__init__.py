@@ -49,6 +49,7 @@ pytest.register_assert_rewrite(
             "lifecycle",
             "lost_replies",
             "reading",
+            "scribe",
             "tools",
         )
     )
@@ -62,7 +63,8 @@ from .leases import LeaseContract  # noqa: E402
 from .lifecycle import LifecycleContract  # noqa: E402
 from .lost_replies import LostReplyContract  # noqa: E402
 from .reading import ReadingContract  # noqa: E402
-from .tools import Scribe, SteppedClock, StoreHooks, ledger_on  # noqa: E402
+from .scribe import Scribe  # noqa: E402
+from .tools import SteppedClock, StoreHooks, ledger_on  # noqa: E402
 
 __all__ = [
     "AppendContract",

@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from ...domain.chain import GENESIS
-from ...domain.delivery import DeliveryRecord
 from ...domain.events import run_stream
 from ...domain.ports import Change, Guard, Reply, RunStore, SealedEvent
-from .tools import (
-    INSTANT,
-    START,
-    Scribe,
-    StoreHooks,
-    after,
-    put,
-    put_held,
-    race,
-    record_of,
-    stored,
-    trace,
-    won,
-)
+from .scribe import INSTANT, START, Scribe, after, record_of
+from .tools import StoreHooks, put, put_held, race, stored, trace, won
 
 #: Ids that a careless collation, pattern or encoding takes for one another.
 LOOKALIKES = (
     "Report",
     "report",
-    "report ".strip() + "\u00a0x",
+    "report\u00a0x",
+    "report x",
     "re_ort",
     "re%ort",
     "caf\u00e9",
@@ -231,12 +216,6 @@ class AppendContract(StoreHooks):
             assert list(store.read(changes[1].stream)) == []
 
     def _occupy(self, store: RunStore, scribe: Scribe, delivery: Change) -> None:
-        """Let the delivery's stream exist already: another run ends and writes the same one."""
-        row: Any = delivery.record
-        assert isinstance(row, DeliveryRecord)
-        other = put_held(store, scribe, "other", delivery_ref="inbox")
-        ended, _ = scribe.complete(other)
+        """Let the delivery's stream exist already: the end of another run writes it."""
+        ended, _ = scribe.complete(put_held(store, scribe, "other", delivery_ref="inbox"))
         assert store.append([ended, delivery], Guard(1, "live"), START) is not None
-        assert delivery.expected_version == 0
-        assert delivery.events[0].version == 1
-        assert GENESIS not in delivery.events[0].hash

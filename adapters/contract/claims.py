@@ -7,22 +7,8 @@ from datetime import datetime
 from ...domain.errors import RUN_INTEGRITY_ERROR, RunStoreError
 from ...domain.ports import Change, Granted, Granting, Guard, LeaseRef, Reply, RunStore
 from ...domain.record import RunRecord
-from .tools import (
-    INSTANT,
-    START,
-    TTL,
-    Scribe,
-    SteppedClock,
-    StoreHooks,
-    after,
-    ledger_on,
-    put,
-    put_held,
-    race,
-    refused,
-    stored,
-    topics,
-)
+from .scribe import INSTANT, START, TTL, Scribe, after
+from .tools import SteppedClock, StoreHooks, ledger_on, put, put_held, race, refused, stored, topics
 
 LIVE = Guard(1, "live")
 

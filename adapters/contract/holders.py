@@ -16,19 +16,8 @@ from ...domain.errors import (
 from ...domain.lease import RunLeaseHandle
 from ...domain.ports import LeaseRef, RunStore
 from .between import ActsFirst, Between, Rewindable
-from .tools import (
-    INSTANT,
-    TTL,
-    SteppedClock,
-    StoreHooks,
-    after,
-    ledger_on,
-    race,
-    refused,
-    stored,
-    topics,
-    trace,
-)
+from .scribe import INSTANT, TTL, after
+from .tools import SteppedClock, StoreHooks, ledger_on, race, refused, stored, topics, trace
 
 #: Everything that a holder can write.
 WRITES: dict[str, Callable[[RunLeaseHandle], object]] = {

@@ -7,22 +7,8 @@ from datetime import timedelta
 import pytest
 
 from ...domain.ports import Change, Guard, LeaseRef, Reply, RunStore
-from .tools import (
-    INSTANT,
-    START,
-    TTL,
-    Scribe,
-    StoreHooks,
-    after,
-    deadline_of,
-    put,
-    put_held,
-    race,
-    record_of,
-    stored,
-    trace,
-    won,
-)
+from .scribe import INSTANT, START, TTL, Scribe, after, record_of
+from .tools import StoreHooks, deadline_of, put, put_held, race, stored, trace, won
 
 LIVE = Guard(1, "live")
 EXPIRED = Guard(1, "expired")

@@ -24,18 +24,8 @@ from ...domain.ledger import RunLedger
 from ...domain.ports import RunStore
 from ...domain.record import RunRecord
 from .between import Between
-from .tools import (
-    TTL,
-    SteppedClock,
-    StoreHooks,
-    after,
-    ledger_on,
-    race,
-    refused,
-    stored,
-    topics,
-    trace,
-)
+from .scribe import TTL, after
+from .tools import SteppedClock, StoreHooks, ledger_on, race, refused, stored, topics, trace
 
 Acts = Sequence[Callable[[], RunRecord]]
 

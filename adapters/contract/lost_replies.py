@@ -13,15 +13,8 @@ from ...domain.errors import (
 from ...domain.lease import RunLeaseHandle
 from ...domain.ports import RunStore
 from .between import LosesReplies
-from .tools import (
-    TTL,
-    SteppedClock,
-    StoreHooks,
-    ledger_on,
-    refused,
-    stored,
-    topics,
-)
+from .scribe import TTL
+from .tools import SteppedClock, StoreHooks, ledger_on, refused, stored, topics
 
 each_loss = pytest.mark.parametrize("lost", ["replies", "requests"])
 

@@ -5,19 +5,15 @@ from __future__ import annotations
 from ...domain.events import run_stream
 from ...domain.ports import Change, Guard, LeaseRef, Reply, RunStore, StoredEvent
 from ...domain.record import RunRecord
+from .scribe import START, TTL, Scribe, after, record_of
 from .tools import (
-    START,
-    TTL,
-    Scribe,
     SteppedClock,
     StoreHooks,
-    after,
     deadline_of,
     ledger_on,
     put,
     put_held,
     race,
-    record_of,
     stored,
     trace,
     won,
