@@ -56,7 +56,7 @@ class TestProcessRecorder(TextIds, cases.ProcessRecorderTestCase):
         return MemoryProcessRecorder()
 
 
-class TestNonInterleavingNotificationIDs(TextIds, cases.NonInterleavingNotificationIDsBaseCase):
+class TestNonInterleavingPositions(TextIds, cases.NonInterleavingNotificationIDsBaseCase):
     def create_recorder(self) -> ApplicationRecorder:
         return MemoryApplicationRecorder()
 

@@ -72,9 +72,7 @@ class TestProcessRecorder(TextIds, OneFile, cases.ProcessRecorderTestCase):
         return SQLiteProcessRecorder(self.database)
 
 
-class TestNonInterleavingNotificationIDs(
-    TextIds, OneFile, cases.NonInterleavingNotificationIDsBaseCase
-):
+class TestNonInterleavingPositions(TextIds, OneFile, cases.NonInterleavingNotificationIDsBaseCase):
     def create_recorder(self) -> ApplicationRecorder:
         return SQLiteApplicationRecorder(self.database)
 

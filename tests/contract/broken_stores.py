@@ -1,0 +1,395 @@
+"""Stores that break one rule each. `test_contract_catches` shows that the contract notices.
+
+Not collected by itself: these classes are meant to fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import ClassVar
+
+from runjournal.adapters.contract import Between, RunStoreContract
+from runjournal.adapters.memory.store import MemoryStore
+from runjournal.domain import RunRecord
+from runjournal.domain.ports import (
+    Atomicity,
+    Change,
+    Granted,
+    Granting,
+    Guard,
+    LeaseRef,
+    Reading,
+    Reply,
+    RunStore,
+    StoredEvent,
+)
+
+INSTANT = timedelta(microseconds=1)
+
+
+class Sound(Between):
+    """Breaks nothing: what fails here would fail for a reason of its own."""
+
+
+class IgnoresVersion(Between):
+    """Writes at whatever version the run is."""
+
+    def append(
+        self,
+        changes: Sequence[Change],
+        guard: Guard | None = None,
+        now: datetime | None = None,
+        patience: float | None = None,
+    ) -> Reply | None:
+        return super().append([self._moved(c) for c in changes], guard, now, patience)
+
+    def _moved(self, change: Change) -> Change:
+        stored = self.store.read(change.stream)
+        last = stored[-1].version if stored else 0
+        by = last - change.expected_version
+        record = change.record.model_copy(update={"version": change.record.version + by})
+        events = tuple(e._replace(version=e.version + by) for e in change.events)
+        return Change(change.stream, last, events, record)
+
+
+class IgnoresGuards(Between):
+    """Looks at the version only."""
+
+    def append(
+        self,
+        changes: Sequence[Change],
+        guard: Guard | None = None,
+        now: datetime | None = None,
+        patience: float | None = None,
+    ) -> Reply | None:
+        return super().append(changes, None, now, patience)
+
+
+class IgnoresTokenOfWrites(Between):
+    """Takes any token for the stored one when it appends."""
+
+    def append(
+        self,
+        changes: Sequence[Change],
+        guard: Guard | None = None,
+        now: datetime | None = None,
+        patience: float | None = None,
+    ) -> Reply | None:
+        record = self.store.get(changes[0].stream.removeprefix("run/"), now).record
+        if guard is not None and record is not None:
+            guard = Guard(record.fencing_token, guard.lease)
+        return super().append(changes, guard, now, patience)
+
+
+class IgnoresTokenOfRenewals(Between):
+    """Renews whoever asks."""
+
+    def renew(self, leases: Sequence[LeaseRef], now: datetime | None = None) -> dict[str, Reply]:
+        known = ((ref, self.store.get(ref.run_id, now).record) for ref in leases)
+        asked = [ref._replace(fencing_token=run.fencing_token) for ref, run in known if run]
+        return super().renew(asked, now)
+
+
+class LeaseLastsOneInstantLonger(Between):
+    """`now > deadline` where it must be `now >= deadline`, for writes."""
+
+    def append(
+        self,
+        changes: Sequence[Change],
+        guard: Guard | None = None,
+        now: datetime | None = None,
+        patience: float | None = None,
+    ) -> Reply | None:
+        judged = now - INSTANT if now and guard else now
+        return super().append(changes, guard, judged, patience)
+
+
+class RenewsAtTheDeadline(Between):
+    """The same boundary, for renewals."""
+
+    def renew(self, leases: Sequence[LeaseRef], now: datetime | None = None) -> dict[str, Reply]:
+        return super().renew(leases, now - INSTANT if now else now)
+
+
+class RenewalsMoveBackwards(Between):
+    """Sets the deadline to instant + ttl, even when it was later."""
+
+    def __init__(self, store: RunStore) -> None:
+        super().__init__(store)
+        self._deadlines: dict[str, datetime] = {}
+
+    def renew(self, leases: Sequence[LeaseRef], now: datetime | None = None) -> dict[str, Reply]:
+        answer = super().renew(leases, now)
+        for ref in leases:
+            if reply := answer.get(ref.run_id):
+                deadline = reply.now + timedelta(seconds=ref.ttl)
+                self._deadlines[ref.run_id] = deadline
+                answer[ref.run_id] = reply._replace(deadline=deadline, moved=True)
+        return answer
+
+    def get(self, run_id: str, now: datetime | None = None) -> Reading:
+        record, read_at = super().get(run_id, now)
+        deadline = self._deadlines.get(run_id)
+        if record and record.lease and deadline:
+            lease = record.lease.model_copy(update={"expires_at": deadline})
+            record = record.model_copy(update={"lease": lease})
+        return Reading(record, read_at)
+
+
+class EveryWriteMovesTheDeadline(Between):
+    """Renews with each append, however much of the ttl is left."""
+
+    def append(
+        self,
+        changes: Sequence[Change],
+        guard: Guard | None = None,
+        now: datetime | None = None,
+        patience: float | None = None,
+    ) -> Reply | None:
+        reply = super().append(changes, guard, now, patience)
+        record = changes[0].record
+        if reply and isinstance(record, RunRecord) and record.lease:
+            ref = LeaseRef(record.run_id, record.fencing_token, record.lease.ttl)
+            return self.store.renew([ref], now).get(record.run_id, reply)
+        return reply
+
+
+class RenewalIsAnEvent(Between):
+    """Moves the version with each renewal, so that heartbeats conflict with checkpoints."""
+
+    def renew(self, leases: Sequence[LeaseRef], now: datetime | None = None) -> dict[str, Reply]:
+        answer = super().renew(leases, now)
+        for run_id in answer:
+            record = self.store.get(run_id, now).record
+            assert record is not None
+            last = self.store.read(f"run/{run_id}")[-1]
+            beat = record.model_copy(update={"version": record.version + 1})
+            event = (last.stream, beat.version, "run.renewed", b"{}", record.head)
+            change = Change(last.stream, record.version, (event,), beat)  # type: ignore[arg-type]
+            self.store.append([change], Guard(record.fencing_token, "live"), now)
+        return answer
+
+
+class ForgetsRenewals(Between):
+    """Answers renewals without moving any deadline."""
+
+    def renew(self, leases: Sequence[LeaseRef], now: datetime | None = None) -> dict[str, Reply]:
+        known = ((ref, self.store.get(ref.run_id, now)) for ref in leases)
+        return {
+            ref.run_id: Reply(at, at + timedelta(seconds=ref.ttl), True)
+            for ref, (record, at) in known
+            if record and record.lease and record.fencing_token == ref.fencing_token
+        }
+
+
+class HalfAppends(Between):
+    """Writes the streams of one append one after the other."""
+
+    def append(
+        self,
+        changes: Sequence[Change],
+        guard: Guard | None = None,
+        now: datetime | None = None,
+        patience: float | None = None,
+    ) -> Reply | None:
+        run, *others = changes
+        reply = super().append([run], guard, now, patience)
+        if reply and others:
+            record = run.record
+            assert isinstance(record, RunRecord)
+            again = Change(run.stream, record.version, (), record)
+            return reply if super().append([again, *others], None, now, patience) else None
+        return reply
+
+
+class DropsTheDelivery(Between):
+    """Writes the run and forgets the outbox."""
+
+    def append(
+        self,
+        changes: Sequence[Change],
+        guard: Guard | None = None,
+        now: datetime | None = None,
+        patience: float | None = None,
+    ) -> Reply | None:
+        return super().append(changes[:1], guard, now, patience)
+
+
+class ClaimsTwice(Between):
+    """Grants from a list of due runs that another claim has looked at as well."""
+
+    def __init__(self, store: RunStore) -> None:
+        super().__init__(store)
+        self._looked_at: dict[str, RunRecord] = {}
+
+    def claim(
+        self,
+        kinds: Sequence[str] | None,
+        limit: int,
+        grant: Granting,
+        now: datetime | None = None,
+    ) -> list[Granted]:
+        instant = now or self.store.now()
+        for record in self.store.runs(status="queued"):
+            self._looked_at.setdefault(record.run_id, record)
+        granted = []
+        for record in list(self._looked_at.values())[-limit:]:
+            change = grant(record, instant)
+            reply = self.store.append([change], None, instant)
+            assert isinstance(change.record, RunRecord)
+            granted.append(Granted(change.record, reply or Reply(instant, None, False)))
+        return granted
+
+
+class ClaimsNewestFirst(Between):
+    """Takes what became due last."""
+
+    def claim(
+        self,
+        kinds: Sequence[str] | None,
+        limit: int,
+        grant: Granting,
+        now: datetime | None = None,
+    ) -> list[Granted]:
+        return super().claim(kinds, 1000, grant, now)[::-1][:limit]
+
+
+class ClaimsAnyKind(Between):
+    """Overlooks the kinds that were asked for."""
+
+    def claim(
+        self,
+        kinds: Sequence[str] | None,
+        limit: int,
+        grant: Granting,
+        now: datetime | None = None,
+    ) -> list[Granted]:
+        return super().claim(None, limit, grant, now)
+
+
+class ClaimsEarly(Between):
+    """Takes runs a second before they are due."""
+
+    def claim(
+        self,
+        kinds: Sequence[str] | None,
+        limit: int,
+        grant: Granting,
+        now: datetime | None = None,
+    ) -> list[Granted]:
+        return super().claim(kinds, limit, grant, now and now + timedelta(seconds=1))
+
+
+class Starves(Between):
+    """Lets one unreadable run end the whole claim, again and again."""
+
+    def claim(
+        self,
+        kinds: Sequence[str] | None,
+        limit: int,
+        grant: Granting,
+        now: datetime | None = None,
+    ) -> list[Granted]:
+        for record in self.store.runs(status="queued", limit=limit):
+            if record.run_id.startswith("bad"):
+                return []
+        return super().claim(kinds, limit, grant, now)
+
+
+class ForgetsWhatItSetAside(Between):
+    """Goes on offering a run that an operator has set aside."""
+
+    def set_aside(self, run_id: str, reason: str) -> None:
+        pass
+
+
+class StoresText(Between):
+    """Keeps payloads as text, as a database does that is not told they are bytes."""
+
+    def read(
+        self, stream: str, after_version: int = 0, limit: int | None = None
+    ) -> Sequence[StoredEvent]:
+        events = super().read(stream, after_version, limit)
+        return [e._replace(data=e.data.replace(b"\0", b"")) for e in events]
+
+
+class ComparesLoosely(Between):
+    """Takes ids that differ in case for the same run."""
+
+    def get(self, run_id: str, now: datetime | None = None) -> Reading:
+        return super().get(run_id.casefold(), now)
+
+
+class LosesMicroseconds(Between):
+    """Keeps stamps to the millisecond."""
+
+    def get(self, run_id: str, now: datetime | None = None) -> Reading:
+        record, read_at = super().get(run_id, now)
+        if record is not None:
+            stamp = record.updated_at
+            stamp = stamp.replace(microsecond=stamp.microsecond // 1000 * 1000)
+            record = record.model_copy(update={"updated_at": stamp})
+        return Reading(record, read_at)
+
+
+class PagesOverlap(Between):
+    """Begins the next page of runs with the last one of the page before."""
+
+    def runs(
+        self,
+        *,
+        status: str | None = None,
+        kind: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[RunRecord]:
+        listed = super().runs(status=status, kind=kind, limit=limit, after=after)
+        last = self.store.get(after).record if after else None
+        return [last, *listed][:limit] if last and listed else listed
+
+
+class ReadsOnlyOnePage(Between):
+    """Cuts a stream off after ten events where no limit was asked for."""
+
+    def read(
+        self, stream: str, after_version: int = 0, limit: int | None = None
+    ) -> Sequence[StoredEvent]:
+        return super().read(stream, after_version, 10 if limit is None else limit)
+
+
+class ClaimsToReachFurther(Between):
+    """Declares cross-process atomicity, and no second store can be opened on its data."""
+
+    @property
+    def atomicity(self) -> Atomicity:
+        return "cross-process"
+
+
+class BrokenContract(RunStoreContract):
+    """The contract on one of the stores above, around a sound one."""
+
+    store_class: ClassVar[type[Between]]
+
+    def make_store(self, tmp_path: Path) -> RunStore:
+        return self.store_class(MemoryStore())
+
+
+def _contract(store_class: type[Between]) -> type[BrokenContract]:
+    name = f"Test{store_class.__name__}"
+    return type(name, (BrokenContract,), {"store_class": store_class, "__module__": __name__})
+
+
+BROKEN = [c for c in Between.__subclasses__() if c.__module__ == __name__ and c is not Sound]
+globals().update({f"Test{c.__name__}": _contract(c) for c in [Sound, *BROKEN]})
+
+
+class TestForgetsEverything(RunStoreContract):
+    """A store that says it keeps its data, and a second one finds nothing."""
+
+    def make_store(self, tmp_path: Path) -> RunStore:
+        return MemoryStore()
+
+    def reopen(self, store: RunStore) -> RunStore:
+        return MemoryStore()
