@@ -17,7 +17,7 @@ from ...domain.record import RunRecord
 from .exits import one_line
 
 #: Of a field of an event, people see so many characters; --json has it whole.
-SHOWN = 100
+SHOWN = 60
 
 _STYLES = {
     "queued": "cyan",

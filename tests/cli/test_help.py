@@ -1,0 +1,101 @@
+"""The help answers at once and, like docs/cli.md, says all there is to know."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import runjournal
+import typer
+from runjournal import Journal
+from runjournal.adapters.cli.exits import EXITS
+from runjournal.adapters.cli.main import app
+
+DOCS = (Path(runjournal.__file__).parent / "docs" / "cli.md").read_text(encoding="utf-8")
+
+
+def test_help_answers_at_once(spawn: Callable[..., subprocess.Popen[str]]) -> None:
+    taken = []
+    for _ in range(3):
+        began = time.perf_counter()
+        text, errors = spawn("--help").communicate()
+        taken.append(time.perf_counter() - began)
+        assert errors == ""
+        words = " ".join(text.split())
+        for code, meaning in EXITS.items():
+            assert f"{code} {meaning}" in words
+    assert min(taken) < 0.5, taken
+
+
+def test_the_parser_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, runjournal.adapters.cli.main; print(sorted({'pydantic', 'rich', 'sqlite3', "
+        "'eventsourcing', 'psycopg', 'orjson'} & set(sys.modules)))"
+    )
+    loaded = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert loaded == "[]\n"
+
+
+def test_version(cli: Any) -> None:
+    assert cli("--version") == f"runjournal {runjournal.__version__}\n"
+
+
+def test_every_command_has_help(cli: Any) -> None:
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        text = cli(name, "--help")
+        assert command.help.split(".")[0].split()[0] in text
+        assert all(p.help for p in command.params), name
+
+
+def test_docs_list_the_exit_codes() -> None:
+    rows = dict(re.findall(r"^\| (\d+) \| (.+) \|$", DOCS, re.MULTILINE))
+    assert rows == {str(code): meaning for code, meaning in EXITS.items()}
+
+
+def test_docs_name_every_command_and_option() -> None:
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        _, heading, section = DOCS.partition(f"\n## {name}\n")
+        assert heading, f"docs/cli.md has no section {name}"
+        for option in (opt for p in command.params for opt in p.opts if opt.startswith("--")):
+            shared = option in ("--actor", "--command-id", "--message", "--help")
+            assert option in (DOCS if shared else section.split("\n## ")[0]), (name, option)
+
+
+def test_docs_examples(cli: Any, journal: Journal, tmp_path: Path) -> None:
+    """The console examples, in their order; what is shown below a command is what it prints."""
+    ledger = journal.ledger()
+    ledger.acquire("import-42").suspend()
+    ledger.acquire("payout").suspend(["manager-approval"])
+    (code,) = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
+    (tmp_path / "jobs.py").write_text(code)
+    examples = re.findall(r"^\$ runjournal (.+)\n((?:(?![$`]).+\n)*)", DOCS, re.MULTILINE)
+    assert len(examples) > 10
+    for command, shown in examples:
+        if command != "demo":  # it has tests of its own
+            printed = cli(*shlex.split(command))
+            assert not shown or printed == shown, command
+
+
+def test_a_module_of_the_command_line_stays_readable() -> None:
+    here = Path(runjournal.__file__).parent / "adapters"
+    for file in [*here.glob("cli/*.py"), *here.glob("demo/*.py")]:
+        assert len(file.read_text(encoding="utf-8").splitlines()) <= 300, file
+
+
+@pytest.mark.parametrize("name", ["RUNJOURNAL_DB"])
+def test_the_environment_names_the_database(
+    cli: Any, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(name, "sqlite:///other.db")
+    cli("start", "a")
+    assert (tmp_path / "other.db").exists()
+    assert not (tmp_path / "runjournal.db").exists()
+    monkeypatch.setenv(name, "postgresql://me:secret@host/db")
+    assert "secret" not in cli("--help")
