@@ -73,7 +73,8 @@ class LeaseContract(StoreHooks):
     ) -> None:
         record = put_held(store, scribe)
         takeover = scribe.grant(record, after(TTL), "worker-2")
-        assert store.append([takeover], EXPIRED, after(TTL) - INSTANT) is None
+        for change in (takeover, scribe.checkpoint(record)):
+            assert store.append([change], EXPIRED, after(TTL) - INSTANT) is None
         assert stored(store) == record
         reply = store.append([takeover], EXPIRED, after(TTL))
         assert reply is not None
