@@ -32,7 +32,7 @@ EXITS: Final[dict[int, str]] = {
     "RUN_ALREADY_TERMINAL, RUN_SUSPENDED",
     LEASE: "somebody else holds the run: RUN_LEASE_HELD, RUN_LEASE_LOST",
     INTEGRITY: "what is stored cannot be trusted or read: RUN_INTEGRITY_ERROR",
-    UNAVAILABLE: "the store cannot be reached, or its reply was lost: RUN_STORE_UNAVAILABLE, "
+    UNAVAILABLE: "the store or the system failed, or a reply was lost: RUN_STORE_UNAVAILABLE, "
     "RUN_OUTCOME_UNKNOWN",
     INTERRUPTED: "interrupted by Ctrl-C",
     BROKEN_PIPE: "the reader of the output went away",

@@ -41,9 +41,11 @@ class Commands(TyperGroup):
         except (KeyboardInterrupt, typer.Abort):
             return INTERRUPTED
         except BrokenPipeError:
-            # What is still buffered must not fail once more when the interpreter flushes it.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _abandon_stdout()
             return BROKEN_PIPE
+        except OSError as error:  # a full disk below stdout, a working directory that is gone
+            _abandon_stdout()
+            return complain("RUN_STORE_UNAVAILABLE", "failed", str(error), "look at the system")
         except _USAGE_ERROR as error:
             return _complain_of_usage(error)
         except Exception as error:
@@ -53,6 +55,14 @@ class Commands(TyperGroup):
                 raise
             return complain(error.code, error.reason, error.message, error.hint)
         return OK
+
+
+def _abandon_stdout() -> None:
+    """What is still buffered must not fail once more when the interpreter flushes it."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError:  # not a file at all
+        pass
 
 
 def _complain_of_usage(error: Any) -> int:
@@ -121,6 +131,8 @@ for _name, _command in _COMMANDS.items():
 
 def run() -> NoReturn:
     """The console script."""
+    if sys.stdout is None:  # closed by the caller
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the end
     # A terminal that cannot show a character must not be able to fail a command.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,18 @@ def test_a_defect_keeps_its_traceback(cli: Any, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(runjournal.adapters.journal, "open_journal", break_down)
     with pytest.raises(AssertionError, match="ZeroDivisionError"):
         cli("list")
+
+
+@pytest.mark.parametrize("stdout", [">/dev/full", ">&-"])
+def test_output_that_goes_nowhere(cli: Any, stdout: str) -> None:
+    cli("start", "a")
+    command = f"{sys.executable} -m runjournal.adapters.cli.main list {stdout}"
+    ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    if stdout == ">&-":
+        assert (ended.returncode, ended.stderr) == (0, "")
+    else:
+        assert ended.returncode == 7
+        assert LINE.fullmatch(ended.stderr)
 
 
 def test_ctrl_c(spawn: Spawn, cli: Any) -> None:
