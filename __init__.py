@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from .domain.errors import CAUSES, RunStoreError
     from .domain.events import Event
     from .domain.lease import RunLeaseHandle
-    from .domain.ledger import CommandOutcome, RunLedger
+    from .domain.ledger import RunLedger
     from .domain.limits import DeploymentLimits
     from .domain.record import CheckpointRef, Lease, RunRecord, Suspension
     from .domain.registry import EventRegistry
+    from .domain.run_operator import CommandOutcome
     from .domain.status import RunLifecycleStatus, can_transition_run, is_terminal_run_status
 
 __version__ = "0.1.0"
@@ -31,7 +32,7 @@ __version__ = "0.1.0"
 _HOME = {
     "CAUSES": "domain.errors",
     "CheckpointRef": "domain.record",
-    "CommandOutcome": "domain.ledger",
+    "CommandOutcome": "domain.run_operator",
     "DeploymentLimits": "domain.limits",
     "Event": "domain.events",
     "EventRegistry": "domain.registry",

@@ -26,6 +26,12 @@ from ..domain.registry import EventRegistry
 #: How deep orjson writes.
 MAX_DEPTH = 254
 _INT_LIMIT = 2**63
+_STRICT = (
+    orjson.OPT_STRICT_INTEGER
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
+    | orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_DATETIME
+)
 
 #: What an event's columns and its reading hold already, so that its bytes need not.
 _NOT_STORED = ("originator_id", "originator_version", "hash")
@@ -58,20 +64,26 @@ class OrjsonCodec:
         self._decrypt = decrypt
 
     def encode(self, value: Any, what: str) -> Payload:
-        # marshal copies the whole value in one step that no other thread can come between; what
-        # is checked and what is stored are then the same (case 48).
+        # Each checkpoint pays for this, so the common case is judged by C code alone. The bytes
+        # are the copy: orjson reads the value in one step that no other thread can come between
+        # (case 48). Decoded again they equal it, which rules out tuples, NaN, UUIDs and so on, and
+        # marshal takes it, which rules out enums and other subclasses that equal plain values.
+        try:
+            data = orjson.dumps(value, option=_STRICT)
+            if orjson.loads(data) == value and marshal.dumps(value):
+                return Payload(data, sha256(data).hexdigest())
+        except (orjson.JSONEncodeError, orjson.JSONDecodeError, ValueError, RuntimeError):
+            pass
+        return self._encode_copy(value, what)
+
+    def _encode_copy(self, value: Any, what: str) -> Payload:
+        """The value is refused, or holds large ints, or another thread is changing it."""
         try:
             value = marshal.loads(marshal.dumps(value))
-            lossless = _is_lossless(value)
-        except (ValueError, TypeError):  # not plain data, or nested without end
-            lossless = False
-        if not lossless:
-            _explain(value, what)
-        try:
-            data = orjson.dumps(value)
-        except orjson.JSONEncodeError as e:
-            _explain(value, what)
-            raise refuse("payload", f"{what}: {e}") from None
+        except ValueError:
+            pass  # not plain data, or nested without end: the next line says where
+        _refuse_lossy(value, what)
+        data = orjson.dumps(value)
         return Payload(data, sha256(data).hexdigest())
 
     def decode(self, data: bytes) -> Any:
@@ -99,7 +111,7 @@ class OrjsonCodec:
             fields = orjson.loads(plain)
             previous = fields["prev_hash"]
             fields["hash"] = chain_hash(previous, stream, version, topic, data)
-        except Exception as e:  # noqa: BLE001 - a cipher may raise anything
+        except Exception as e:
             raise RunStoreError(
                 RUN_INTEGRITY_ERROR,
                 "unreadable_event",
@@ -108,31 +120,7 @@ class OrjsonCodec:
         return self.registry.build(stream, version, topic, fields)
 
 
-def _is_lossless(value: Any) -> bool:
-    """Whether JSON holds the value exactly. Each checkpoint pays for this loop: it stays flat."""
-    pending = [value]
-    take, add = pending.pop, pending.extend
-    while pending:
-        value = take()
-        kind = type(value)
-        if kind is str or kind is bool or value is None:
-            continue
-        if kind is int:
-            if not -_INT_LIMIT <= value < _INT_LIMIT:
-                return False
-        elif kind is dict:
-            for key in value:
-                if type(key) is not str:
-                    return False
-            add(value.values())
-        elif kind is list:
-            add(value)
-        elif kind is not float or not isfinite(value):
-            return False
-    return True
-
-
-def _explain(value: Any, path: str, depth: int = 0) -> None:
+def _refuse_lossy(value: Any, path: str, depth: int = 0) -> None:
     """Raise the refusal of the first value in it that JSON cannot hold, with its path."""
     kind = type(value)
     if kind in (dict, list) and depth >= MAX_DEPTH:
@@ -143,10 +131,10 @@ def _explain(value: Any, path: str, depth: int = 0) -> None:
                 raise refuse("payload", f"{path} has the key {key!r}; keys must be str")
             if not _is_utf8(key):
                 raise refuse("payload", f"{path} has the key {key!r} with a lone surrogate")
-            _explain(item, f"{path}.{key}", depth + 1)
+            _refuse_lossy(item, f"{path}.{key}", depth + 1)
     elif kind is list:
         for i, item in enumerate(value):
-            _explain(item, f"{path}[{i}]", depth + 1)
+            _refuse_lossy(item, f"{path}[{i}]", depth + 1)
     elif kind is str:
         if not _is_utf8(value):
             raise refuse("payload", f"{path} has a lone surrogate: {value[:80]!r}")

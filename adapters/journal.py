@@ -58,11 +58,11 @@ def _store_for(url: str) -> Any:
         raise refuse("address", f"the journal's address must be a str, not {type(url).__name__}")
     scheme, _, rest = url.partition(":")
     if scheme == "memory" and rest in ("", "//", "///"):
-        from .memory.store import MemoryStore  # noqa: PLC0415 - only the chosen backend is loaded
+        from .memory.store import MemoryStore  # only the chosen backend is loaded
 
         return MemoryStore()
     if scheme == "sqlite" and rest.startswith("///"):
-        from .sqlite.store import SQLiteStore  # noqa: PLC0415 - likewise
+        from .sqlite.store import SQLiteStore  # likewise
 
         path, _, query = rest[3:].partition("?")
         options = dict(parse_qsl(query))

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from ..domain.delivery import DeliveryRecord
 from ..domain.errors import RUN_INTEGRITY_ERROR, RunStoreError
 from ..domain.record import RunRecord
+from ..domain.status import RunLifecycleStatus
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -86,7 +87,7 @@ def record_of(
         record = RunRecord(
             run_id=run_id,
             kind=kind,
-            status=status,  # type: ignore[arg-type]  # pydantic makes the enum of it
+            status=RunLifecycleStatus(status),
             version=version,
             fencing_token=fencing_token,
             created_at=created_at,
@@ -95,17 +96,14 @@ def record_of(
             head=head,
             **orjson.loads(body),
         )
-    except (ValidationError, orjson.JSONDecodeError, TypeError) as e:
+    except (ValidationError, ValueError, TypeError) as e:
         problem = e.errors()[0]["msg"] if isinstance(e, ValidationError) else str(e)
         raise RunStoreError(
             RUN_INTEGRITY_ERROR,
             "unreadable_record",
             f"the stored record of run {run_id!r} cannot be read: {problem}",
         ) from e
-    if record.lease is None or deadline is None:
-        return record
-    lease = record.lease.model_copy(update={"expires_at": deadline})
-    return record.model_copy(update={"lease": lease})
+    return record if deadline is None else record.with_deadline(deadline)
 
 
 def delivery_body_of(record: DeliveryRecord) -> bytes:

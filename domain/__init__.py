@@ -17,7 +17,7 @@ from .commands import (
     Start,
     Suspend,
 )
-from .decide import decide, require_holder
+from .decide import decide
 from .delivery import DELIVERY_EVENTS, DeliveryRecord, DeliveryRequested, DeliveryStatus
 from .errors import CAUSES, RunStoreError
 from .events import (
@@ -38,12 +38,14 @@ from .events import (
     RunSuspended,
     TookOver,
 )
+from .holding import require_holder
 from .lease import RunLeaseHandle
-from .ledger import CommandOutcome, RunLedger
+from .ledger import RunLedger
 from .limits import DeploymentLimits
 from .record import AppliedCommand, CheckpointRef, Lease, RunRecord, Suspension
 from .registry import EventRegistry
 from .run import evolve, fold
+from .run_operator import CommandOutcome, RunOperator
 from .status import RunLifecycleStatus, can_transition_run, is_terminal_run_status
 
 __all__ = [
@@ -86,6 +88,7 @@ __all__ = [
     "RunLeaseHandle",
     "RunLedger",
     "RunLifecycleStatus",
+    "RunOperator",
     "RunQueued",
     "RunRecord",
     "RunStoreError",

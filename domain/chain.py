@@ -21,9 +21,8 @@ def chain_hash(previous: str, stream: str, version: int, topic: str, data: bytes
     Stream and topic hold no control characters and `data` comes last, so the separators make
     the input unambiguous.
     """
-    return sha256(
-        b"%b\0%b\0%d\0%b\0%b" % (previous.encode(), stream.encode(), version, topic.encode(), data)
-    ).hexdigest()
+    head = f"{previous}\0{stream}\0{version}\0{topic}\0"
+    return sha256(head.encode() + data).hexdigest()
 
 
 def fingerprint(*parts: Any) -> str:

@@ -36,7 +36,8 @@ def check_identifier(value: Any, what: str) -> str:
         raise refuse("identifier", f"{what} {value[:80]!r} has a lone surrogate") from None
     if size > IDENTIFIER_BYTES:
         raise refuse(
-            "identifier", f"{what} {value[:40]!r}… has {size} bytes; the limit is {IDENTIFIER_BYTES}"
+            "identifier",
+            f"{what} {value[:40]!r}… has {size} bytes; the limit is {IDENTIFIER_BYTES}",
         )
     if not value.isprintable() and any(unicodedata.category(c) == "Cc" for c in value):
         raise refuse("identifier", f"{what} {value[:80]!r} has a control character")

@@ -6,7 +6,7 @@ not hold the lease; their arguments are fingerprinted so that a repeated command
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -22,7 +22,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorCommand(Command, ABC):
+class OperatorCommand(Command):
     """A command from outside the lease."""
 
     @abstractmethod

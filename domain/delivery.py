@@ -87,7 +87,9 @@ def request_delivery(record: RunRecord, terminal: RunEvent) -> DeliveryRequested
     )
 
 
-def evolve_delivery(record: DeliveryRecord | None, event: DeliveryEvent, head: str) -> DeliveryRecord:
+def evolve_delivery(
+    record: DeliveryRecord | None, event: DeliveryEvent, head: str
+) -> DeliveryRecord:
     """The outbox row after `event`, whose hash is `head`."""
     if record is None and isinstance(event, DeliveryRequested):
         return DeliveryRecord(

@@ -81,7 +81,7 @@ CAUSES: Final[dict[tuple[str, str], Cause]] = {
     (RUN_VALIDATION_ERROR, "address"): Cause("use memory:, or sqlite:///FILE"),
     (RUN_VALIDATION_ERROR, "read_only"): Cause("make the file and its folder writable"),
     (RUN_VALIDATION_ERROR, "closed"): Cause("open the journal again"),
-    (RUN_LIMIT_EXCEEDED, "checkpoint_bytes"): Cause("store the data elsewhere and checkpoint a ref"),
+    (RUN_LIMIT_EXCEEDED, "checkpoint_bytes"): Cause("store the data elsewhere and save a ref"),
     (RUN_LIMIT_EXCEEDED, "input_bytes"): Cause("store the data elsewhere and pass a ref"),
     (RUN_LIMIT_EXCEEDED, "result_bytes"): Cause("store the data elsewhere and return a ref"),
     (RUN_LIMIT_EXCEEDED, "labels"): Cause("use fewer or shorter labels"),

@@ -171,7 +171,7 @@ class RunCompleted(RunEvent):
 
 
 class RunFailed(RunEvent):
-    """Terminal: the work cannot be done. An operator's failure of an abandoned run bumps the token."""
+    """Terminal: the work cannot be done. On an abandoned run an operator bumps the token."""
 
     topic: ClassVar[str] = "run.failed"
 

@@ -67,12 +67,12 @@ class Guard:
     lease: Literal["live", "expired"]
 
 
-
 class Reply(NamedTuple):
     """What an append or a renewal answers when its guards held.
 
     now        the store's instant at which it judged
-    deadline   the lease's deadline after it, None where the run is not held
+    deadline   the lease's deadline after it; None where the run is not held, and where the deadline
+               stayed as it was and telling it would cost something
     moved      whether this call moved the deadline
     """
 
@@ -82,7 +82,7 @@ class Reply(NamedTuple):
 
     @property
     def time_left(self) -> float:
-        """Seconds from the store's instant to the deadline; 0 where there is none."""
+        """Seconds from the store's instant to the deadline; 0 where none is told."""
         return (self.deadline - self.now).total_seconds() if self.deadline else 0.0
 
 
@@ -162,9 +162,7 @@ class RunStore(Protocol):
         """
         ...
 
-    def renew(
-        self, leases: Sequence[LeaseRef], now: datetime | None = None
-    ) -> dict[str, Reply]:
+    def renew(self, leases: Sequence[LeaseRef], now: datetime | None = None) -> dict[str, Reply]:
         """Move the deadlines of these leases to instant + ttl, never backwards, in one statement.
 
         Guards of the store: the row is running, has the token, and the deadline is still ahead.
@@ -206,7 +204,10 @@ class RunStore(Protocol):
         ...
 
     def set_aside(self, run_id: str, reason: str) -> None:
-        """Take a run that cannot be read out of the claims until an operator looks at it."""
+        """Take a queued run that cannot be read out of the claims; its next append puts it back.
+
+        A run that somebody holds is left alone.
+        """
         ...
 
     def attention(self) -> list[Attention]:

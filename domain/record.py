@@ -7,7 +7,8 @@ the run: checkpoint states, inputs and results are read from their events.
 
 from __future__ import annotations
 
-from typing import Literal
+from datetime import datetime
+from typing import Any, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -20,6 +21,21 @@ class _Part(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
     )
+
+    @classmethod
+    def trusted(cls, fields: dict[str, Any], fields_set: set[str]) -> Self:
+        """An instance of fields that are all there and valid already.
+
+        What pydantic's `model_copy` does inside, at a fifth of its cost; every append pays for it
+        twice. Only for values that come out of validated events and records.
+        """
+        part = object.__new__(cls)
+        set_slot = object.__setattr__
+        set_slot(part, "__dict__", fields)
+        set_slot(part, "__pydantic_fields_set__", fields_set)
+        set_slot(part, "__pydantic_extra__", None)
+        set_slot(part, "__pydantic_private__", None)
+        return part
 
 
 class Lease(_Part):
@@ -101,6 +117,16 @@ class RunRecord(_Part):
     @property
     def is_terminal(self) -> bool:
         return self.status in TERMINAL_STATUSES
+
+    def changed(self, changes: dict[str, Any]) -> Self:
+        """A copy with these fields replaced, as `model_copy(update=changes)` would make it."""
+        return self.trusted(self.__dict__ | changes, self.__pydantic_fields_set__)
+
+    def with_deadline(self, deadline: datetime) -> Self:
+        """The record with the lease's current deadline laid over its folded expiry."""
+        if self.lease is None or self.lease.expires_at == deadline:
+            return self
+        return self.changed({"lease": self.lease.model_copy(update={"expires_at": deadline})})
 
     def applied(self, command_id: str | None) -> AppliedCommand | None:
         """The operator command of that id, if it is among the last 32 that landed."""

@@ -66,7 +66,8 @@ class EventRegistry:
         if stored > event.schema_version:
             raise _integrity(
                 "newer_event",
-                f"{where} is {topic} version {stored}; this code reads up to {event.schema_version}",
+                f"{where} is {topic} version {stored}; this code reads up to "
+                f"{event.schema_version}",
             )
         try:
             for old in range(stored, event.schema_version):

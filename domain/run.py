@@ -28,6 +28,7 @@ from .status import RunLifecycleStatus as Status
 
 #: How many operator commands a record remembers (design 4).
 COMMANDS_KEPT = 32
+_REF_FIELDS = set(CheckpointRef.model_fields)
 
 
 def evolve(record: RunRecord | None, event: Event, head: str) -> RunRecord:
@@ -40,7 +41,7 @@ def evolve(record: RunRecord | None, event: Event, head: str) -> RunRecord:
     changes["head"] = head
     if event.command_digest is not None:
         changes["commands"] = _remember(record.commands, event)
-    return record.model_copy(update=changes)
+    return record.changed(changes)
 
 
 def fold(record: RunRecord | None, events: Iterable[Event]) -> RunRecord | None:
@@ -50,9 +51,7 @@ def fold(record: RunRecord | None, events: Iterable[Event]) -> RunRecord | None:
     return record
 
 
-def _remember(
-    commands: tuple[AppliedCommand, ...], event: Event
-) -> tuple[AppliedCommand, ...]:
+def _remember(commands: tuple[AppliedCommand, ...], event: Event) -> tuple[AppliedCommand, ...]:
     if event.command_id is None or event.command_digest is None:
         return commands
     applied = AppliedCommand(
@@ -105,17 +104,16 @@ def _granted(_record: RunRecord, event: LeaseGranted) -> dict[str, Any]:
 
 
 def _checkpointed(_record: RunRecord, event: CheckpointSaved) -> dict[str, Any]:
-    return {
-        "checkpoint_ref": CheckpointRef(
-            key=event.key,
-            snapshot_version=event.snapshot_version,
-            saved_at=event.timestamp,
-            version=event.originator_version,
-            digest=event.digest,
-            size=event.size,
-            command_id=event.command_id,
-        )
+    ref = {
+        "key": event.key,
+        "snapshot_version": event.snapshot_version,
+        "saved_at": event.timestamp,
+        "version": event.originator_version,
+        "digest": event.digest,
+        "size": event.size,
+        "command_id": event.command_id,
     }
+    return {"checkpoint_ref": CheckpointRef.trusted(ref, _REF_FIELDS)}
 
 
 def _suspended(_record: RunRecord, event: RunSuspended) -> dict[str, Any]:
@@ -132,9 +130,7 @@ def _suspended(_record: RunRecord, event: RunSuspended) -> dict[str, Any]:
 
 
 def _decided(record: RunRecord, event: ApprovalDecided) -> dict[str, Any]:
-    changes: dict[str, Any] = {
-        "approvals": record.approvals | {event.approval_id: event.decision}
-    }
+    changes: dict[str, Any] = {"approvals": record.approvals | {event.approval_id: event.decision}}
     if record.suspension is not None:
         pending = record.suspension.pending_approval_ids
         changes["suspension"] = record.suspension.model_copy(

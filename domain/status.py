@@ -31,9 +31,7 @@ RUN_TRANSITIONS: dict[RunLifecycleStatus, frozenset[RunLifecycleStatus]] = {
 TERMINAL_STATUSES = frozenset(s for s, after in RUN_TRANSITIONS.items() if not after)
 
 
-def can_transition_run(
-    before: RunLifecycleStatus | str, after: RunLifecycleStatus | str
-) -> bool:
+def can_transition_run(before: RunLifecycleStatus | str, after: RunLifecycleStatus | str) -> bool:
     """Whether a run may move from `before` to `after` (the table of seed 003).
 
     Takes statuses or their names, so that a dashboard or a foreign store can apply the same

@@ -10,11 +10,15 @@ Enrolling a backend takes one class:
 
 and, for a store whose data outlive it (a must where it claims cross-process atomicity):
 
+    class TestMyStore(RunStoreContract, PersistenceContract):
+        ...
         def reopen(self, store):
             return MyStore(store.path)
 
-An optional `spoil(store, run_id)` damages a stored record, so that the treatment of unreadable
-ones is proved too. Every test gets a new store from `make_store` and closes it.
+        def spoil(self, store, run_id):
+            ...  # damage the stored record of this run
+
+Every test gets a new store from `make_store` and closes it.
 
 The tests work at the port (appends, guards, deadlines, renewals, claims, reading) and through
 RunLedger on top of it, on a clock that moves only when told to, so that boundaries are exact and
@@ -48,6 +52,7 @@ pytest.register_assert_rewrite(
             "leases",
             "lifecycle",
             "lost_replies",
+            "persistence",
             "reading",
             "scribe",
             "tools",
@@ -62,6 +67,7 @@ from .holders import HolderContract  # noqa: E402
 from .leases import LeaseContract  # noqa: E402
 from .lifecycle import LifecycleContract  # noqa: E402
 from .lost_replies import LostReplyContract  # noqa: E402
+from .persistence import PersistenceContract  # noqa: E402
 from .reading import ReadingContract  # noqa: E402
 from .scribe import Scribe  # noqa: E402
 from .tools import SteppedClock, StoreHooks, ledger_on  # noqa: E402
@@ -75,6 +81,7 @@ __all__ = [
     "LifecycleContract",
     "LosesReplies",
     "LostReplyContract",
+    "PersistenceContract",
     "ReadingContract",
     "RunStoreContract",
     "Scribe",

@@ -8,7 +8,7 @@ from ...domain.errors import RUN_INTEGRITY_ERROR, RunStoreError
 from ...domain.ports import Change, Granted, Granting, Guard, LeaseRef, Reply, RunStore
 from ...domain.record import RunRecord
 from .scribe import INSTANT, START, TTL, Scribe, after
-from .tools import SteppedClock, StoreHooks, ledger_on, put, put_held, race, refused, stored, topics
+from .tools import SteppedClock, StoreHooks, ledger_on, put, put_held, race, stored, topics
 
 LIVE = Guard(1, "live")
 
@@ -162,22 +162,17 @@ class ClaimContract(StoreHooks):
         put_held(store, scribe, "held")
         put(store, scribe.start("other"))
         store.set_aside("aside", "an operator looks at it")
-        store.set_aside("held", "and at this one")
-        assert names(store.claim(None, 10, granting(scribe), after(TTL))) == ["other"]
-        assert {mark.run_id: mark.reason for mark in store.attention()} == {
-            "aside": "an operator looks at it",
-            "held": "and at this one",
-        }
+        store.set_aside("held", "nobody may take it from its holder")
+        assert names(store.claim(None, 10, granting(scribe), START)) == ["other"]
+        assert [tuple(m) for m in store.attention()] == [("aside", "an operator looks at it")]
+        assert names(store.claim(None, 1, granting(scribe), after(TTL))) == ["held"]
 
-    def test_damaged_record_is_named_and_set_aside(self, store: RunStore, scribe: Scribe) -> None:
-        put(store, scribe.start("damaged"))
-        put(store, scribe.start("sound", available_at=after(1)))
-        self.spoil(store, "damaged")
-        with refused(RUN_INTEGRITY_ERROR, "unreadable_record") as caught:
-            store.get("damaged", START)
-        assert "damaged" in caught.value.message
-        assert names(store.claim(None, 10, granting(scribe), after(2))) == ["sound"]
-        assert [mark.run_id for mark in store.attention()] == ["damaged"]
+    def test_next_append_puts_a_run_back(self, store: RunStore, scribe: Scribe) -> None:
+        record = put(store, scribe.start("aside"))
+        store.set_aside("aside", "an operator looks at it")
+        put(store, scribe.grant(record))
+        assert store.attention() == []
+        assert names(store.claim(None, 1, granting(scribe), after(TTL))) == ["aside"]
 
     # Through a ledger.
 

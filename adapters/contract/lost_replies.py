@@ -122,17 +122,28 @@ class LostReplyContract(StoreHooks):
         expected = ["queued", "lease_granted", "suspended"]
         assert topics(store) == [*expected, "approval_decided", "resume_requested", "cancelled"]
 
-    def test_operator_command_that_never_arrived_can_be_repeated(
+    def test_operator_command_that_never_arrived_is_sent_again(
         self, store: RunStore, losing: LosesReplies, clock: SteppedClock
     ) -> None:
         ledger = ledger_on(losing, clock)
         ledger.start("run")
         losing.requests = 1
+        # Sent again at the same version and under the same id: it lands once, whichever arrives.
+        assert ledger.cancel("run", command_id="cancel-1").version == 2
+        assert topics(store) == ["queued", "cancelled"]
+
+    def test_operator_command_that_keeps_getting_lost_can_be_repeated(
+        self, store: RunStore, losing: LosesReplies, clock: SteppedClock
+    ) -> None:
+        ledger = ledger_on(losing, clock)
+        ledger.start("run")
+        losing.requests = 10
         # Not there proves nothing while the old request may still arrive: so it is said.
         with refused(RUN_OUTCOME_UNKNOWN, "reply_lost") as caught:
             ledger.cancel("run", command_id="cancel-1")
         assert caught.value.retryable
         assert not ledger.resolve("cancel-1", "run").applied
+        losing.requests = 0
         ledger.cancel("run", command_id="cancel-1")
         outcome = ledger.resolve("cancel-1", "run")
         assert (outcome.applied, outcome.version) == (True, 2)

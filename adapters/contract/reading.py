@@ -1,29 +1,25 @@
-"""Reading: events in pages, lists of runs, and what a second store sees of the first."""
+"""Reading: events in pages, lists of runs, and what a store says of itself."""
 
 from __future__ import annotations
 
 from ...domain.events import run_stream
-from ...domain.ports import Change, Guard, LeaseRef, Reply, RunStore, StoredEvent
+from ...domain.ports import Guard, RunStore, StoredEvent
 from ...domain.record import RunRecord
-from .scribe import START, TTL, Scribe, after, record_of
+from .scribe import START, Scribe, after
 from .tools import (
     SteppedClock,
     StoreHooks,
-    deadline_of,
     ledger_on,
     put,
     put_held,
-    race,
     stored,
-    trace,
-    won,
 )
 
 LIVE = Guard(1, "live")
 
 
 class ReadingContract(StoreHooks):
-    """`read` and `runs` of the RunStore port, reopening, and the declared atomicity."""
+    """`read` and `runs` of the RunStore port, and the declared atomicity."""
 
     # Events.
 
@@ -99,68 +95,16 @@ class ReadingContract(StoreHooks):
         assert names(store.runs(status="running", kind="odd", after="queued-4")) == ["running-5"]
         assert names(store.runs(limit=1, after="running-5")) == []
 
-    # Another store over the same data.
-
-    def test_everything_survives_reopening(
-        self, store: RunStore, scribe: Scribe, second: RunStore
-    ) -> None:
-        record = put_held(store, scribe, delivery_ref="inbox")
-        record = put(store, scribe.checkpoint(record, {"offset": 7}), START, LIVE)
-        store.renew([LeaseRef("run", 1, TTL)], after(10))
-        put(store, scribe.start("aside"))
-        store.set_aside("aside", "damaged")
-        ended = put_held(store, scribe, "ended", delivery_ref="inbox")
-        changes = scribe.complete(ended)
-        assert store.append(changes, LIVE, START) is not None
-        expected = [trace(store, name) for name in ("run", "aside", "ended")]
-        listed = store.runs()
-        store.close()
-        assert [trace(second, name) for name in ("run", "aside", "ended")] == expected
-        assert second.runs() == listed
-        # The deadline that the renewal moved is kept too, though no event tells of it.
-        assert deadline_of(second) == after(10 + TTL)
-        assert [mark.run_id for mark in second.attention()] == ["aside"]
-        assert len(second.read(changes[1].stream)) == 1
-        put(second, scribe.checkpoint(record, "on"), after(TTL), LIVE)
-
-    def test_two_open_stores_see_each_other(
-        self, store: RunStore, second: RunStore, scribe: Scribe
-    ) -> None:
-        record = put_held(store, scribe)
-        assert stored(second) == record
-        record = put(second, scribe.checkpoint(record, 1), START, LIVE)
-        assert stored(store) == record
-        assert second.renew([LeaseRef("run", 1, TTL)], after(5))
-        assert deadline_of(store) == after(5 + TTL)
-        assert store.append([scribe.grant(record, after(TTL), "other")], None, after(1)) is not None
-        assert second.append([scribe.checkpoint(record, 2)], LIVE, after(1)) is None
-
-    def test_swaps_through_two_stores_have_one_winner(
-        self, store: RunStore, second: RunStore, scribe: Scribe
-    ) -> None:
-        record = put_held(store, scribe)
-        for _ in range(5):
-            changes = [scribe.checkpoint(record, n) for n in range(6)]
-
-            def swap(number: int, changes: list[Change] = changes) -> Reply | None:
-                return (second if number % 2 else store).append([changes[number]], LIVE, START)
-
-            winners = won(race(len(changes), swap))
-            assert len(winners) == 1
-            record = record_of(changes[winners[0]])
-        assert trace(store) == trace(second)
-
     # Claims about itself.
 
     def test_declared_atomicity_is_one_of_the_two(self, store: RunStore) -> None:
         assert store.atomicity in ("process", "cross-process")
 
-    def test_cross_process_store_can_be_opened_twice(self, store: RunStore) -> None:
+    def test_cross_process_claim_is_enrolled_as_such(self, store: RunStore) -> None:
         # One process cannot prove the claim, but a store that no second one can be opened on
         # cannot be right to make it.
         if store.atomicity == "cross-process":
-            assert type(self).reopen is not StoreHooks.reopen, "enrol `reopen`: it is claimed"
-            self.reopen(store).close()
+            assert hasattr(self, "reopen"), "enrol PersistenceContract: reaching further is claimed"
 
     def test_closing_twice_is_closing_once(self, store: RunStore, clock: SteppedClock) -> None:
         ledger_on(store, clock).start("run")

@@ -80,30 +80,11 @@ class StoreHooks:
         """A new, empty store. `tmp_path` is a folder that exists and is this store's own."""
         raise NotImplementedError("enrol the backend: make_store returns a new, empty store")
 
-    def reopen(self, store: RunStore) -> RunStore:
-        """A second store over the same data, while the first one is still open.
-
-        Leave it out where nothing outlives the store. A store that claims cross-process
-        atomicity must have it: the claim is what these tests are about.
-        """
-        pytest.skip("this store is not declared to keep anything (no reopen hook)")
-
-    def spoil(self, store: RunStore, run_id: str) -> None:
-        """Make the stored record of this run unreadable, as a damaged disk would."""
-        pytest.skip("this backend shows no way to damage a record (no spoil hook)")
-
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[RunStore]:
         store = self.make_store(tmp_path)
         yield store
         store.close()
-
-    @pytest.fixture
-    def second(self, store: RunStore) -> Iterator[RunStore]:
-        """Another store over the same data."""
-        second = self.reopen(store)
-        yield second
-        second.close()
 
     @pytest.fixture
     def clock(self) -> SteppedClock:

@@ -127,7 +127,7 @@ class MemoryAggregateRecorder(MemoryRecorder, AggregateRecorder):
             chosen = range(begin, end)
             ordered: Iterable[int] = reversed(chosen) if desc else chosen
             events = tables.streams.get(stream, {})
-            found = []
+            found: list[StoredEvent] = []
             for i in ordered:
                 if limit is not None and len(found) >= limit:
                     break

@@ -74,9 +74,7 @@ class MemoryStore(MemoryProcessRecorder):
         with self._open():
             return self._append(changes, guard, now or self.now())
 
-    def renew(
-        self, leases: Sequence[LeaseRef], now: datetime | None = None
-    ) -> dict[str, Reply]:
+    def renew(self, leases: Sequence[LeaseRef], now: datetime | None = None) -> dict[str, Reply]:
         replies = {}
         with self._open():
             instant = now or self.now()
@@ -86,9 +84,11 @@ class MemoryStore(MemoryProcessRecorder):
                     continue
                 if not _holds(row, Guard(token, "live"), instant):
                     continue
-                assert row.ready_at is not None  # noqa: S101 - a live guard holds
-                row.ready_at = max(row.ready_at, instant + timedelta(seconds=ttl))
-                replies[run_id] = Reply(instant, row.ready_at, True)
+                assert row.ready_at is not None  # a live guard holds
+                until = instant + timedelta(seconds=ttl)
+                moved = until > row.ready_at
+                row.ready_at = max(row.ready_at, until)
+                replies[run_id] = Reply(instant, row.ready_at, moved)
         return replies
 
     def claim(
@@ -130,8 +130,7 @@ class MemoryStore(MemoryProcessRecorder):
         with self._open():
             found = self.select_events(stream, gt=after_version, limit=limit)
         return [
-            StoredEvent(str(e.originator_id), e.originator_version, e.topic, e.state)
-            for e in found
+            StoredEvent(str(e.originator_id), e.originator_version, e.topic, e.state) for e in found
         ]
 
     def runs(
@@ -156,7 +155,7 @@ class MemoryStore(MemoryProcessRecorder):
     def set_aside(self, run_id: str, reason: str) -> None:
         with self._open():
             row = self.rows.get(run_id)
-            if row is not None and row.attention is None:
+            if row is not None and row.attention is None and row.record.lease is None:
                 row.ready_at, row.attention = None, reason
 
     def attention(self) -> list[Attention]:
@@ -180,7 +179,7 @@ class MemoryStore(MemoryProcessRecorder):
     ) -> Reply | None:
         change = changes[0]
         record = change.record
-        assert isinstance(record, RunRecord)  # noqa: S101 - the first change is the run's
+        assert isinstance(record, RunRecord)  # the first change is the run's
         row = self.rows.get(record.run_id)
         if (row.record.version if row else 0) != change.expected_version:
             return None
@@ -190,7 +189,7 @@ class MemoryStore(MemoryProcessRecorder):
         writes: list[Callable[[], None]] = [_put(self.rows, record.run_id, Row(record, ready_at))]
         events = [_library_event(e) for e in change.events]
         for further in changes[1:]:
-            assert isinstance(further.record, DeliveryRecord)  # noqa: S101 - only deliveries
+            assert isinstance(further.record, DeliveryRecord)  # only deliveries
             writes.append(_put(self.outbox, further.record.invocation_id, further.record))
             events += [_library_event(e) for e in further.events]
         try:
@@ -213,18 +212,14 @@ def _age(row: Row) -> tuple[datetime, str]:
 
 
 def _overlaid(row: Row) -> RunRecord:
-    """The record with the row's deadline laid over the folded expiry."""
-    lease = row.record.lease
-    if lease is None or row.ready_at is None:
-        return row.record
-    moved = lease.model_copy(update={"expires_at": row.ready_at})
-    return row.record.model_copy(update={"lease": moved})
+    return row.record if row.ready_at is None else row.record.with_deadline(row.ready_at)
 
 
 def _holds(row: Row, guard: Guard, instant: datetime) -> bool:
-    if row.record.fencing_token != guard.fencing_token or row.ready_at is None:
+    if row.record.lease is None or row.record.fencing_token != guard.fencing_token:
         return False
-    return row.ready_at > instant if guard.lease == "live" else row.ready_at <= instant
+    live = row.ready_at is not None and row.ready_at > instant
+    return live if guard.lease == "live" else not live
 
 
 def _ready_at(

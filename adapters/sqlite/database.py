@@ -121,7 +121,7 @@ class Database:
                     raise
                 if time.monotonic() >= end:
                     raise self._busy(limit) from e
-            time.sleep(random.uniform(0.0002, 0.003))  # noqa: S311 - spreads the contenders
+            time.sleep(random.uniform(0.0002, 0.003))  # spreads the contenders
 
     def commit(self, conn: sqlite3.Connection) -> None:
         try:
@@ -206,7 +206,7 @@ class Database:
             except sqlite3.OperationalError as e:
                 if _primary(e) not in _BUSY or time.monotonic() >= end:
                     raise
-                time.sleep(random.uniform(0.001, 0.01))  # noqa: S311 - spreads the contenders
+                time.sleep(random.uniform(0.001, 0.01))  # spreads the contenders
 
     # Errors.
 

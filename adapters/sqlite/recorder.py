@@ -57,9 +57,9 @@ class SQLiteAggregateRecorder(SQLiteRecorder, AggregateRecorder):
         if table not in _TABLES:
             raise ValueError(f"no table for {table!r}: there are {sorted(_TABLES)}")
         columns = "(stream, version, topic, state) VALUES (?, ?, ?, ?)"
-        self._insert = f"INSERT INTO {table} {columns}"  # noqa: S608 - the name is from _TABLES
+        self._insert = f"INSERT INTO {table} {columns}"  # the name is from _TABLES
         self._select = (
-            f"SELECT stream, version, topic, state FROM {table}"  # noqa: S608 - likewise
+            f"SELECT stream, version, topic, state FROM {table}"  # likewise
             " WHERE stream = ? AND version > ? AND version <= ? ORDER BY version"
         )
 
@@ -126,7 +126,7 @@ class SQLiteApplicationRecorder(SQLiteAggregateRecorder, ApplicationRecorder):
         first = (start or 0) if inclusive_of_start else (start or 0) + 1
         among = f" AND topic IN ({', '.join('?' * len(topics))})" if topics else ""
         statement = (
-            "SELECT position, stream, version, topic, state FROM events"  # noqa: S608
+            "SELECT position, stream, version, topic, state FROM events"
             f" WHERE position >= ? AND position <= ?{among} ORDER BY position LIMIT ?"
         )
         bounds = (first, _NO_BOUND if stop is None else stop)

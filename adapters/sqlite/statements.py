@@ -8,15 +8,21 @@ APPLICATION_ID = 0x524A4E4C
 #: One string per schema version; applying all to an empty file gives the schema.
 MIGRATIONS: tuple[str, ...] = (
     """
-    -- AUTOINCREMENT: the position of a pruned event must never be handed out again.
     CREATE TABLE events (
-        position INTEGER PRIMARY KEY AUTOINCREMENT,
+        position INTEGER PRIMARY KEY,
         stream   TEXT NOT NULL,
         version  INTEGER NOT NULL,
         topic    TEXT NOT NULL,
         state    BLOB NOT NULL,
         UNIQUE (stream, version)
     ) STRICT;
+    -- The next position is the highest one + 1. Keeping the last event keeps a pruned position from
+    -- being handed out again; AUTOINCREMENT would do it with one more page in every commit.
+    CREATE TRIGGER events_last_stays BEFORE DELETE ON events
+    WHEN old.position = (SELECT max(position) FROM events)
+    BEGIN
+        SELECT RAISE(ABORT, 'the event with the highest position must stay');
+    END;
     -- ready_at: due time of a queued run, deadline of a held one, NULL once there is nothing to
     -- claim. One column and one partial index answer "what is due", however many have finished.
     CREATE TABLE runs (
@@ -75,14 +81,15 @@ CREATE_RUN = (
     " updated_at, checkpoint, head, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT DO NOTHING"
 )
-#: The hot path. It leaves ready_at alone: naming an indexed column in SET rewrites its index.
-SAVE_CHECKPOINT = (
-    "UPDATE runs SET version = ?, updated_at = ?, checkpoint = ?, head = ?"
-    " WHERE run_id = ? AND version = ? AND fencing_token = ? AND ready_at > ?"
-    " RETURNING ready_at"
+_SAVE_CHECKPOINT = (
+    "UPDATE runs SET version = ?, updated_at = ?, checkpoint = ?, head = ?{moved}"
+    " WHERE run_id = ? AND version = ?"
+    " AND status = 'running' AND fencing_token = ? AND ready_at > ?"
 )
-#: Only when less than half of the ttl was left.
-MOVE_DEADLINE = "UPDATE runs SET ready_at = ? WHERE run_id = ?"
+#: The hot path, for a deadline far ahead: naming ready_at in SET would rewrite its index.
+SAVE_CHECKPOINT = _SAVE_CHECKPOINT.format(moved="")
+#: The same when less than half of the ttl was left: it moves the deadline.
+SAVE_CHECKPOINT_AND_RENEW = _SAVE_CHECKPOINT.format(moved=", ready_at = ?")
 
 _ADVANCE = (
     "UPDATE runs SET status = ?, version = ?, fencing_token = ?, ready_at = ?, attention = NULL,"
@@ -91,9 +98,11 @@ _ADVANCE = (
 #: A lifecycle change decided on a version.
 ADVANCE = _ADVANCE
 #: The same by the holder: its token and its deadline must still be good.
-ADVANCE_LIVE = _ADVANCE + " AND fencing_token = ? AND ready_at > ?"
-#: A takeover: a renewal that came first must win.
-ADVANCE_EXPIRED = _ADVANCE + " AND fencing_token = ? AND ready_at <= ?"
+ADVANCE_LIVE = _ADVANCE + " AND status = 'running' AND fencing_token = ? AND ready_at > ?"
+#: A takeover: a renewal that came first must win. What was set aside has no deadline left.
+ADVANCE_EXPIRED = (
+    _ADVANCE + " AND status = 'running' AND fencing_token = ? AND coalesce(ready_at, 0) <= ?"
+)
 
 INSERT_EVENT = "INSERT INTO events (stream, version, topic, state) VALUES (?, ?, ?, ?)"
 INSERT_DELIVERY = (
@@ -119,18 +128,19 @@ CLAIMABLE_KINDS = (
     ") SELECT kind FROM k WHERE kind IS NOT NULL"
 )
 #: One probe per kind: ordered by the index, so a backlog is never sorted.
-DUE = (
-    f"SELECT {_RECORD} FROM runs WHERE kind = ? AND ready_at <= ? ORDER BY ready_at LIMIT ?"  # noqa: S608
-)
+DUE = f"SELECT {_RECORD} FROM runs WHERE kind = ? AND ready_at <= ? ORDER BY ready_at LIMIT ?"
+#: A claim sets aside what it cannot grant: a queued run, or one whose lease has expired.
 SET_ASIDE = "UPDATE runs SET ready_at = NULL, attention = ? WHERE run_id = ? AND attention IS NULL"
+#: From outside a claim, only what nobody holds.
+SET_ASIDE_QUEUED = SET_ASIDE + " AND status = 'queued'"
 ATTENTION = "SELECT run_id, attention FROM runs WHERE attention IS NOT NULL ORDER BY run_id"
 
 # Reading.
 
-GET_RUN = f"SELECT {_RECORD} FROM runs WHERE run_id = ?"  # noqa: S608
+GET_RUN = f"SELECT {_RECORD} FROM runs WHERE run_id = ?"
 #: Filters that are not asked for are NULL; the order of creation is the order of the pages.
 LIST_RUNS = (
-    f"SELECT {_RECORD} FROM runs WHERE (?1 IS NULL OR status = ?1) AND (?2 IS NULL OR kind = ?2)"  # noqa: S608
+    f"SELECT {_RECORD} FROM runs WHERE (?1 IS NULL OR status = ?1) AND (?2 IS NULL OR kind = ?2)"
     " AND (?3 IS NULL OR (created_at, run_id) >"
     " ((SELECT created_at FROM runs WHERE run_id = ?3), ?3))"
     " ORDER BY created_at, run_id LIMIT ?4"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ class SQLiteStore(SQLiteProcessRecorder):
         return "cross-process"
 
     def now(self) -> datetime:
-        return from_microseconds(_clock())
+        return datetime.now(UTC)
 
     def get(self, run_id: str, now: datetime | None = None) -> Reading:
         with self.database.reading() as conn:
@@ -88,18 +88,15 @@ class SQLiteStore(SQLiteProcessRecorder):
         self.database.commit(conn)
         return reply
 
-    def renew(
-        self, leases: Sequence[LeaseRef], now: datetime | None = None
-    ) -> dict[str, Reply]:
+    def renew(self, leases: Sequence[LeaseRef], now: datetime | None = None) -> dict[str, Reply]:
         replies = {}
         with self.database.writing(min((lease.ttl for lease in leases), default=None)) as conn:
             instant = _clock() if now is None else to_microseconds(now)
             for run_id, token, ttl in leases:
-                row = conn.execute(
-                    sql.RENEW, (instant + int(ttl * 1e6), run_id, token, instant)
-                ).fetchone()
+                until = instant + int(ttl * 1e6)
+                row = conn.execute(sql.RENEW, (until, run_id, token, instant)).fetchone()
                 if row is not None:
-                    replies[run_id] = _reply(instant, row[0], moved=True)
+                    replies[run_id] = _reply(instant, row[0], moved=row[0] == until)
         return replies
 
     def claim(
@@ -153,7 +150,7 @@ class SQLiteStore(SQLiteProcessRecorder):
 
     def set_aside(self, run_id: str, reason: str) -> None:
         with self.database.writing() as conn:
-            conn.execute(sql.SET_ASIDE, (reason, run_id))
+            conn.execute(sql.SET_ASIDE_QUEUED, (reason, run_id))
 
     def attention(self) -> list[Attention]:
         with self.database.reading() as conn:
@@ -189,13 +186,14 @@ def _record(row: tuple[Any, ...]) -> RunRecord:
 def _write_run(
     conn: sqlite3.Connection, change: Change, guard: Guard | None, instant: int
 ) -> Reply | None:
-    """Guard and write the run's row, then its events; None, with nothing kept, if a guard is lost."""
+    """Guard and write the run's row, then its events; None if a guard is lost."""
     record = change.record
-    assert isinstance(record, RunRecord)  # noqa: S101 - the first change is the run's
+    assert isinstance(record, RunRecord)  # the first change is the run's
     if (
         len(change.events) == 1
         and change.events[0].topic == "run.checkpoint_saved"
         and guard is not None
+        and guard.lease == "live"
     ):
         reply = _save_checkpoint(conn, change, record, guard, instant)
     else:
@@ -209,33 +207,23 @@ def _write_run(
 def _save_checkpoint(
     conn: sqlite3.Connection, change: Change, record: RunRecord, guard: Guard, instant: int
 ) -> Reply | None:
-    row = conn.execute(
-        sql.SAVE_CHECKPOINT,
-        (
-            record.version,
-            to_microseconds(record.updated_at),
-            checkpoint_of(record),
-            record.head,
-            record.run_id,
-            change.expected_version,
-            guard.fencing_token,
-            instant,
-        ),
-    ).fetchone()
-    if row is None or record.lease is None:
+    if record.lease is None:
         return None
-    deadline, moved = _extended(row[0], record.lease.ttl, instant)
-    if moved:
-        conn.execute(sql.MOVE_DEADLINE, (deadline, record.run_id))
-    return _reply(instant, deadline, moved=moved)
-
-
-def _extended(deadline: int, ttl: float, instant: int) -> tuple[int, bool]:
-    """A holder's write moves its deadline only when less than half of the ttl is left."""
-    whole = int(ttl * 1e6)
-    if deadline - instant < whole // 2:
-        return instant + whole, True
-    return deadline, False
+    ttl = int(record.lease.ttl * 1e6)
+    row = (
+        record.version,
+        to_microseconds(record.updated_at),
+        checkpoint_of(record),
+        record.head,
+    )
+    where = (record.run_id, change.expected_version, guard.fencing_token)
+    # The deadline is guarded and looked at in one go; only near its end is it moved.
+    far = max(instant, instant + ttl // 2 - 1)
+    if conn.execute(sql.SAVE_CHECKPOINT, (*row, *where, far)).rowcount == 1:
+        return Reply(from_microseconds(instant), None, False)
+    deadline = instant + ttl
+    written = conn.execute(sql.SAVE_CHECKPOINT_AND_RENEW, (*row, deadline, *where, instant))
+    return _reply(instant, deadline, moved=True) if written.rowcount == 1 else None
 
 
 def _advance(
@@ -280,7 +268,7 @@ def _ready_at(record: RunRecord, instant: int) -> int | None:
 
 def _write_delivery(conn: sqlite3.Connection, change: Change) -> bool:
     record = change.record
-    assert isinstance(record, DeliveryRecord)  # noqa: S101 - further changes are deliveries
+    assert isinstance(record, DeliveryRecord)  # further changes are deliveries
     try:
         for stream, version, topic, data, _hash in change.events:
             conn.execute(sql.INSERT_EVENT, (stream, version, topic, data))

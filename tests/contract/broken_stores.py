@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import ClassVar
 
-from runjournal.adapters.contract import Between, RunStoreContract
+from runjournal.adapters.contract import Between, PersistenceContract, RunStoreContract
 from runjournal.adapters.memory.store import MemoryStore
 from runjournal.domain import RunRecord
 from runjournal.domain.ports import (
@@ -385,7 +385,7 @@ BROKEN = [c for c in Between.__subclasses__() if c.__module__ == __name__ and c 
 globals().update({f"Test{c.__name__}": _contract(c) for c in [Sound, *BROKEN]})
 
 
-class TestForgetsEverything(RunStoreContract):
+class TestForgetsEverything(RunStoreContract, PersistenceContract):
     """A store that says it keeps its data, and a second one finds nothing."""
 
     def make_store(self, tmp_path: Path) -> RunStore:

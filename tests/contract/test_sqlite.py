@@ -4,11 +4,11 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from runjournal.adapters.contract import RunStoreContract
+from runjournal.adapters.contract import PersistenceContract, RunStoreContract
 from runjournal.adapters.sqlite.store import SQLiteStore
 
 
-class TestSQLiteStore(RunStoreContract):
+class TestSQLiteStore(RunStoreContract, PersistenceContract):
     def make_store(self, tmp_path: Path) -> SQLiteStore:
         return SQLiteStore(tmp_path / "runs.db")
 

@@ -1,0 +1,180 @@
+"""RunOperator: what can be asked of a run from outside its lease."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from . import commands as c
+from .checks import check_identifier, check_labels, check_optional, check_text, check_time
+from .engine import Engine
+from .record import RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class CommandOutcome:
+    """What became of a command: whether it landed, at which version, and the run as it is now."""
+
+    run_id: str
+    command_id: str
+    applied: bool
+    version: int | None
+    record: RunRecord | None
+
+
+class RunOperator:
+    """Start, get, cancel, fail, resume, decide and resolve: no lease is needed for any of them.
+
+    Every method may raise RUN_STORE_UNAVAILABLE (nothing was written), RUN_OUTCOME_UNKNOWN (see
+    `resolve`), and RUN_VALIDATION_ERROR before anything is written. A command repeated under its
+    `command_id` changes nothing a second time and returns the run's record, however far the run
+    has moved on; the same id for something else is RUN_CONFLICT / command_reused.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def start(
+        self,
+        run_id: str,
+        kind: str = "default",
+        input: Any = None,  # noqa: A002 - the word of the field
+        delivery_ref: str | None = None,
+        authority_ref: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        parent_run_id: str | None = None,
+        available_at: datetime | None = None,
+        actor: str | None = None,
+        command_id: str | None = None,
+    ) -> RunRecord:
+        """Create the run, queued. Starting it again with the same arguments returns its record.
+
+        input         JSON for the worker
+        delivery_ref  a name under which the host knows where the result is to go; no credentials
+        authority_ref a name under which the host finds on whose behalf the run acts
+        available_at  not before this time (aware) may it be claimed
+
+        Raises RUN_CONFLICT / different_arguments, RUN_LIMIT_EXCEEDED / input_bytes or labels.
+        """
+        checked = check_labels(labels)
+        check_identifier(run_id, "run id")
+        self._engine.limits.check("labels", len(checked), run_id)
+        command = c.Start(
+            run_id=run_id,
+            command_id=self._command_id(command_id),
+            actor=check_optional(actor, "actor"),
+            kind=check_identifier(kind, "kind"),
+            input=self._engine.encode("input_bytes", input, "input", run_id),
+            delivery_ref=check_optional(delivery_ref, "delivery_ref"),
+            authority_ref=check_optional(authority_ref, "authority_ref"),
+            labels=checked,
+            parent_run_id=check_optional(parent_run_id, "parent_run_id"),
+            available_at=None if available_at is None else check_time(available_at, "available_at"),
+        )
+        return self._engine.perform(command, assume_new=True).record
+
+    def get(self, run_id: str) -> RunRecord | None:
+        """The run's record without taking ownership; None when there is none."""
+        return self._engine.read(check_identifier(run_id, "run id")).record
+
+    def cancel(
+        self,
+        run_id: str,
+        message: str | None = None,
+        actor: str | None = None,
+        command_id: str | None = None,
+    ) -> RunRecord:
+        """End the run for business reasons and fence its holder at its next write.
+
+        A cancelled run stays as it is. Raises RUN_NOT_FOUND, RUN_ALREADY_TERMINAL.
+        """
+        return self._operate(
+            c.Cancel, run_id, actor, command_id, message=check_text(message, "message")
+        )
+
+    def fail(
+        self,
+        run_id: str,
+        code: str,
+        message: str | None = None,
+        actor: str | None = None,
+        command_id: str | None = None,
+    ) -> RunRecord:
+        """Give up a run that nobody holds (queued, suspended or abandoned).
+
+        Raises RUN_NOT_FOUND, RUN_ALREADY_TERMINAL, RUN_LEASE_HELD while a worker is on it.
+        """
+        return self._operate(
+            c.GiveUp,
+            run_id,
+            actor,
+            command_id,
+            code=check_identifier(code, "code"),
+            message=check_text(message, "message"),
+        )
+
+    def request_resume(
+        self, run_id: str, actor: str | None = None, command_id: str | None = None
+    ) -> RunRecord:
+        """Make a suspended run eligible again; one that is not suspended stays as it is.
+
+        Undecided approvals do not hinder it; they stay visible as undecided in `approvals`.
+        Raises RUN_NOT_FOUND, RUN_ALREADY_TERMINAL.
+        """
+        return self._operate(c.RequestResume, run_id, actor, command_id)
+
+    def record_decision(
+        self,
+        run_id: str,
+        approval_id: str,
+        decision: str,
+        actor: str | None = None,
+        command_id: str | None = None,
+    ) -> RunRecord:
+        """Record one decision a suspended run waits for. Repeating it converges.
+
+        Raises RUN_CONFLICT / different_decision, RUN_INVALID_TRANSITION / not_suspended,
+        RUN_VALIDATION_ERROR / unknown_approval, RUN_NOT_FOUND, RUN_ALREADY_TERMINAL.
+        """
+        return self._operate(
+            c.RecordDecision,
+            run_id,
+            actor,
+            command_id,
+            approval_id=check_identifier(approval_id, "approval id"),
+            decision=check_identifier(decision, "decision"),
+        )
+
+    def resolve(self, command_id: str, run_id: str) -> CommandOutcome:
+        """What became of a command whose reply was lost.
+
+        `applied` False means that no event carries it so far; a server that still works on the
+        lost request could yet write it. Repeating the command under its id settles it for good.
+        """
+        check_identifier(command_id, "command id")
+        record = self._engine.read(check_identifier(run_id, "run id")).record
+        version = None if record is None else self._engine.version_of(command_id, record)
+        return CommandOutcome(run_id, command_id, version is not None, version, record)
+
+    def _command_id(self, command_id: str | None) -> str:
+        if command_id is None:
+            return self._engine.new_id()
+        return check_identifier(command_id, "command id")
+
+    def _operate(
+        self,
+        make: type[c.OperatorCommand],
+        run_id: str,
+        actor: str | None,
+        command_id: str | None,
+        **arguments: Any,
+    ) -> RunRecord:
+        command = make(
+            run_id=check_identifier(run_id, "run id"),
+            command_id=self._command_id(command_id),
+            actor=check_optional(actor, "actor"),
+            **arguments,
+        )
+        return self._engine.perform(command).record

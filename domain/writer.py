@@ -1,0 +1,256 @@
+"""HolderWriter: how the one holder of a run writes, and how it learns that it is no longer.
+
+It never decides again: a holder whose write was refused has lost the run. The first loss latches.
+A write whose reply was lost is settled by reading back before anything else is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import NamedTuple
+
+from . import commands as c
+from .decide import decide
+from .engine import SETTLE_TRIES, Engine, Instant
+from .errors import RUN_CONFLICT, RUN_LEASE_LOST, RUN_OUTCOME_UNKNOWN, RunStoreError
+from .events import RunEvent
+from .holding import require_holder
+from .ports import Guard, LeaseRef, Reply
+from .record import Lease, RunRecord
+from .run import fold
+
+#: The share of the ttl, one second at most, by which a holder stops trusting its lease early.
+MARGIN = 0.05
+
+
+class _Write(NamedTuple):
+    """One append of this holder, kept until its reply is in."""
+
+    command_id: str
+    before: RunRecord
+    events: tuple[RunEvent, ...]
+
+
+class HolderWriter:
+    """One lease: its token, how long it can be trusted, and the record after its last write."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        record: RunRecord,
+        lease: Lease,
+        reply: Reply,
+        at: Instant,
+        on_end: Callable[[], None],
+    ) -> None:
+        self.token = record.fencing_token
+        self.ttl = lease.ttl
+        self.owner = lease.owner
+        self.lost: RunStoreError | None = None
+        self.lost_callbacks: list[Callable[[RunStoreError], None]] = []
+        self._engine = engine
+        self._record = record
+        self._deadline = lease.expires_at
+        self._trusted_until = 0.0
+        self._guard = Guard(self.token, "live")
+        self._on_end = on_end
+        self._unsettled: _Write | None = None
+        self._lock = engine.make_lock()
+        # Random per grant: ids stay unique even if a restore ever brought a token back.
+        self._nonce = engine.new_id()
+        self._writes = 0
+        self.believe(reply, at)
+
+    @property
+    def record(self) -> RunRecord:
+        """The record after the last write, with the lease's known deadline."""
+        return self._record.with_deadline(self._deadline)
+
+    @property
+    def lease_ref(self) -> LeaseRef:
+        return LeaseRef(self._record.run_id, self.token, self.ttl)
+
+    def held(self) -> bool:
+        """Whether the lease can be trusted now, without asking."""
+        return (
+            self.lost is None
+            and self._record.lease is not None
+            and self._engine.instant().ticks < self._trusted_until
+        )
+
+    def believe(self, reply: Reply, at: Instant) -> None:
+        """Trust the lease until the moment before the request was sent + time left - margin."""
+        if reply.deadline is None:
+            return  # nothing new
+        self._deadline = max(self._deadline, reply.deadline)
+        margin = min(1.0, self.ttl * MARGIN)
+        self._trusted_until = max(self._trusted_until, at.ticks + reply.time_left - margin)
+
+    def lose(self, error: RunStoreError) -> RunStoreError:
+        """Latch a loss; the first one stays."""
+        if self.lost is None:
+            self.lost = error
+            self._on_end()
+            for callback in self.lost_callbacks:
+                callback(error)
+        return self.lost
+
+    # Renewing.
+
+    def renew(self) -> None:
+        """Move the deadline, or raise why that is not possible any more."""
+        with self._lock:
+            if self.lost is not None:
+                raise self.lost
+            if self._record.lease is None:
+                require_holder(self._record, self.token, self._deadline)
+            self._renew()
+
+    def _renew(self) -> None:
+        at = self._engine.instant()
+        reply = self._engine.renew([self.lease_ref], at).get(self._record.run_id)
+        if reply is not None:
+            self.believe(reply, at)
+            return
+        self.examine()
+        if self.lost is not None:
+            raise self.lost
+
+    def examine(self) -> None:
+        """Find out why a renewal was not answered; latches the loss if it is one."""
+        # A write in flight may be ending the lease right now, and will learn its own fate.
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            known = self._record
+            if known.lease is None or self._unsettled is not None:
+                return
+            stored, now = self._engine.read(known.run_id)
+            error = self._loss(stored, known.version, now)
+            if error is not None:
+                self.lose(error)
+        finally:
+            self._lock.release()
+
+    # Writing.
+
+    def write(self, make: Callable[[str], c.Command]) -> RunRecord:
+        """Decide the command on what this holder last wrote, and write it; the record after it."""
+        with self._lock:
+            if self.lost is not None:
+                raise self.lost
+            if self._unsettled is not None:
+                self._settle(self._unsettled)
+            at = self._engine.instant()
+            if at.now >= self._deadline and self._record.lease is not None:
+                # Only the store knows whether a renewal whose reply was lost has moved it.
+                self._renew()
+                at = self._engine.instant()
+            self._writes += 1
+            command_id = f"{self._nonce}-{self._writes}"
+            before = self.record
+            events = decide(before, make(command_id), at.now)
+            if not events:
+                return before
+            # Until the reply is in, an interrupt leaves this write's fate open: it is settled then.
+            self._unsettled = _Write(command_id, before, events)
+            return self._send(self._unsettled, at)
+
+    def _send(self, write: _Write, at: Instant) -> RunRecord:
+        patience = max(0.05, self._trusted_until - at.ticks)
+        try:
+            done = self._engine.commit(write.before, write.events, self._guard, at, patience)
+        except RunStoreError as error:
+            if error.code == RUN_OUTCOME_UNKNOWN:
+                self._settle(write)
+                return self.record
+            self._unsettled = None
+            raise
+        self._unsettled = None
+        if done is None:
+            raise self.lose(self._why(write))
+        self._adopt(done.record)
+        if done.reply is not None:
+            self.believe(done.reply, at)
+        return self.record
+
+    def _adopt(self, record: RunRecord) -> None:
+        self._record = record
+        if record.lease is None:
+            self._on_end()
+
+    def _settle(self, write: _Write) -> None:
+        """Learn the fate of a write whose reply never came; raises if it cannot be learnt.
+
+        That my event is not there proves nothing while the old transaction may still commit. Proof
+        of absence is that my retry at the same expected version succeeded, or that the version
+        moved past it without my command (design 6).
+        """
+        for _ in range(SETTLE_TRIES):
+            written = self._engine.written_by(
+                write.command_id, write.before.run_id, write.before.version
+            )
+            if written:
+                record = fold(write.before, written)
+                assert record is not None  # folded onto a record
+                self._unsettled = None
+                self._adopt(record)
+                return
+            stored, _now = self._engine.read(write.before.run_id)
+            if stored is None or stored.version != write.before.version:
+                self._unsettled = None
+                raise self.lose(self._why(write))
+            at = self._engine.instant()
+            try:
+                done = self._engine.commit(write.before, write.events, self._guard, at)
+            except RunStoreError as error:
+                if error.code != RUN_OUTCOME_UNKNOWN:
+                    raise
+                continue
+            if done is not None and done.reply is not None:
+                self._unsettled = None
+                self._adopt(done.record)
+                self.believe(done.reply, at)
+                return
+        raise RunStoreError(
+            RUN_OUTCOME_UNKNOWN,
+            "reply_lost",
+            f"run {write.before.run_id!r}: whether command {write.command_id!r} was written is "
+            "not known",
+        )
+
+    # Losing.
+
+    def _why(self, write: _Write) -> RunStoreError:
+        """Why the store refused this write."""
+        stored, now = self._engine.read(write.before.run_id)
+        error = self._loss(stored, write.before.version, now)
+        if error is not None:
+            return error
+        return RunStoreError(
+            RUN_CONFLICT,
+            "unexpected_version",
+            f"run {write.before.run_id!r}: version {write.before.version} was expected, and "
+            f"somebody wrote another under token {self.token}",
+            record=stored,
+        )
+
+    def _loss(
+        self, stored: RunRecord | None, known_version: int, now: datetime
+    ) -> RunStoreError | None:
+        """The loss that the stored record shows, if it shows one."""
+        if stored is None or stored.version < known_version:
+            at = "gone" if stored is None else f"at version {stored.version}"
+            return RunStoreError(
+                RUN_LEASE_LOST,
+                "rewound",
+                f"run {self._record.run_id!r} is {at}, behind version {known_version} that "
+                f"token {self.token} wrote: the store was rewound",
+                record=stored,
+            )
+        try:
+            require_holder(stored, self.token, now)
+        except RunStoreError as error:
+            return error
+        return None
