@@ -8,6 +8,7 @@ import pytest
 
 from ...domain.errors import RUN_INTEGRITY_ERROR
 from ...domain.ports import Change, Guard, LeaseRef, Reply, RunStore
+from .claims import granting, names
 from .scribe import START, TTL, Scribe, after, record_of
 from .tools import (
     StoreHooks,

@@ -1,0 +1,33 @@
+# Each command sets up all it needs in .venv, on any machine with Python 3.11 or newer.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check prove bench clean
+
+demo: .venv/ready
+	$(BIN)/runjournal demo
+
+test: .venv/ready
+	$(BIN)/pytest
+
+check: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy domain projections adapters __init__.py
+	$(BIN)/lint-imports
+
+# The slow proofs at full length.
+prove: .venv/ready
+	RUNJOURNAL_PROVE=1 $(BIN)/pytest
+
+bench: .venv/ready
+	$(BIN)/python -m benchmarks.checkpoint
+	$(BIN)/python -m benchmarks.growth
+
+.venv/ready: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
