@@ -1,8 +1,10 @@
-"""Every place where a host hands in a name, for the cases that try bad names at all of them."""
+"""What the cases look at beyond the public face: every door for names, and the outbox's rows."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -58,3 +60,20 @@ def name_doors() -> Doors:
         }
 
     return doors
+
+
+@pytest.fixture
+def outbox_rows() -> Callable[[Journal, str], list[tuple[str, str]]]:
+    """Given a journal and a run: invocation id and status of its rows in the outbox."""
+
+    def rows(journal: Journal, run_id: str) -> list[tuple[str, str]]:
+        store: Any = journal.store
+        if journal.atomicity == "process":
+            found = [r for r in store.outbox.values() if r.run_id == run_id]
+            return [(r.invocation_id, r.status.value) for r in found]
+        with closing(sqlite3.connect(store.database.path)) as conn:
+            return conn.execute(
+                "SELECT invocation_id, status FROM delivery_outbox WHERE run_id = ?", (run_id,)
+            ).fetchall()
+
+    return rows

@@ -15,13 +15,16 @@ from runjournal.adapters.contract.tools import race, refused
 from runjournal.domain.delivery import DELIVERY_STREAM, delivery_invocation_id
 
 Verify = Callable[[Journal, str], None]
+OutboxRows = Callable[[Journal, str], list[tuple[str, str]]]
 
 
 def topics(journal: Journal, run_id: str = "r") -> list[str]:
     return [e.topic.removeprefix("run.") for e in journal.events(run_id)]
 
 
-def test_case_23_cancel_races_with_completion(journal_url: str, verify_run: Verify) -> None:
+def test_case_23_cancel_races_with_completion(
+    journal_url: str, verify_run: Verify, outbox_rows: OutboxRows
+) -> None:
     """One of them ends the run, the other is told who did, and the outbox says the same."""
     faster = "?synchronous=normal" if journal_url.startswith("sqlite") else ""
     with open_journal(journal_url + faster) as journal:
@@ -51,11 +54,13 @@ def test_case_23_cancel_races_with_completion(journal_url: str, verify_run: Veri
                 assert (completed.code, completed.reason) == ("RUN_LEASE_LOST", "cancelled")
             assert len(topics(journal, name)) == 3
             verify_run(journal, name)
-            assert_delivery(journal, record)
+            assert_delivery(journal, record, outbox_rows)
 
 
 @pytest.mark.parametrize("first", ["complete", "cancel"])
-def test_case_23_either_order(journal: Journal, verify_run: Verify, first: str) -> None:
+def test_case_23_either_order(
+    journal: Journal, verify_run: Verify, outbox_rows: OutboxRows, first: str
+) -> None:
     ledger = journal.ledger(owner="worker")
     ledger.start("r", delivery_ref="hook")
     lease = ledger.acquire("r", heartbeat=False)
@@ -68,19 +73,18 @@ def test_case_23_either_order(journal: Journal, verify_run: Verify, first: str) 
         with refused("RUN_LEASE_LOST", "cancelled") as caught:
             lease.complete("dropped")
     assert caught.value.record == record == journal.get("r")
-    assert_delivery(journal, record)
+    assert_delivery(journal, record, outbox_rows)
     verify_run(journal, "r")
 
 
-def assert_delivery(journal: Journal, record: RunRecord) -> None:
-    """One request to deliver, and it names the event that ended the run."""
+def assert_delivery(journal: Journal, record: RunRecord, outbox_rows: OutboxRows) -> None:
+    """One request to deliver, in stream and outbox, and it names the event that ended the run."""
     assert record.delivery_ref is not None
-    stream = DELIVERY_STREAM + delivery_invocation_id(record.run_id, record.delivery_ref)
-    (stored,) = journal.store.read(stream)
-    request: Any = journal.application.mapper.to_domain_event(
-        next(iter(journal.application.recorder.select_events(stream)))
-    )
-    assert stored.version == 1
+    invocation_id = delivery_invocation_id(record.run_id, record.delivery_ref)
+    assert outbox_rows(journal, record.run_id) == [(invocation_id, "pending")]
+    (stored,) = journal.application.recorder.select_events(DELIVERY_STREAM + invocation_id)
+    request: Any = journal.application.mapper.to_domain_event(stored)
+    assert request.originator_version == 1
     assert (request.run_id, request.terminal_version) == (record.run_id, record.version)
 
 
