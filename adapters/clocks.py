@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from collections.abc import Callable
+from functools import partial
 
-# CLOCK_BOOTTIME goes on while the host sleeps; time.monotonic() does not on Linux, and a holder
-# that woke up would go on trusting a lease that ran out in its sleep (case 09).
-_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)
-
-
-def ticks() -> float:
-    """Seconds on a clock that never steps and goes on while the host sleeps."""
-    return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
+#: Seconds on a clock that never steps and goes on while the host sleeps. CLOCK_BOOTTIME does,
+#: time.monotonic() on Linux does not, and a holder that woke up would go on trusting a lease that
+#: ran out in its sleep (test_case_09).
+ticks: Callable[[], float] = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+    if hasattr(time, "CLOCK_BOOTTIME")
+    else time.monotonic
+)
 
 
 class RandomIds:

@@ -17,7 +17,7 @@ import orjson
 from pydantic import BaseModel
 
 from ..domain.chain import chain_hash
-from ..domain.checks import refuse
+from ..domain.checks import refuse, shown
 from ..domain.errors import RUN_INTEGRITY_ERROR, RunStoreError
 from ..domain.events import Event, Payload
 from ..domain.ports import SealedEvent, StoredEvent
@@ -33,8 +33,7 @@ _STRICT = (
     | orjson.OPT_PASSTHROUGH_DATETIME
 )
 
-#: What an event's columns and its reading hold already, so that its bytes need not.
-_NOT_STORED = ("originator_id", "originator_version", "hash")
+_NOT_STORED = frozenset({"originator_id", "originator_version", "prev_hash", "hash"})
 
 
 def _plain(value: Any) -> Any:
@@ -66,8 +65,8 @@ class OrjsonCodec:
     def encode(self, value: Any, what: str) -> Payload:
         # Each checkpoint pays for this, so the common case is judged by C code alone. The bytes
         # are the copy: orjson reads the value in one step that no other thread can come between
-        # (case 48). Decoded again they equal it, which rules out tuples, NaN, UUIDs and so on, and
-        # marshal takes it, which rules out enums and other subclasses that equal plain values.
+        # (test_case_48). Decoded again they equal it, which rules out tuples, NaN, UUIDs and so on,
+        # and marshal takes it, which rules out enums and whatever else equals a plain value.
         try:
             data = orjson.dumps(value, option=_STRICT)
             if orjson.loads(data) == value and marshal.dumps(value):
@@ -91,11 +90,13 @@ class OrjsonCodec:
         return orjson.loads(data)
 
     def seal(self, event: Event, previous: str) -> SealedEvent:
-        fields: dict[str, Any] = {"schema_version": event.schema_version}
+        fields: dict[str, Any] = {"schema_version": event.schema_version, "prev_hash": previous}
         for name, value in event.__dict__.items():
-            if value is not None and name not in _NOT_STORED:
-                fields[name] = value if type(value) is not Payload else orjson.Fragment(value.data)
-        fields["prev_hash"] = previous
+            # What the event's columns hold, and what reading computes, is not in its bytes; nor
+            # are the fields that say nothing.
+            if value is None or name in _NOT_STORED:
+                continue
+            fields[name] = orjson.Fragment(value.data) if type(value) is Payload else value
         data = orjson.dumps(fields, default=_plain)
         if self._encrypt is not None:
             data = self._encrypt(data)
@@ -128,7 +129,7 @@ def _refuse_lossy(value: Any, path: str, depth: int = 0) -> None:
     if kind is dict:
         for key, item in value.items():
             if type(key) is not str:
-                raise refuse("payload", f"{path} has the key {key!r}; keys must be str")
+                raise refuse("payload", f"{path} has the key {shown(key)}; keys must be str")
             if not _is_utf8(key):
                 raise refuse("payload", f"{path} has the key {key!r} with a lone surrogate")
             _refuse_lossy(item, f"{path}.{key}", depth + 1)
@@ -140,7 +141,7 @@ def _refuse_lossy(value: Any, path: str, depth: int = 0) -> None:
             raise refuse("payload", f"{path} has a lone surrogate: {value[:80]!r}")
     elif kind is int:
         if not -_INT_LIMIT <= value < _INT_LIMIT:
-            raise refuse("payload", f"{path} is {value:.3e}, an int beyond 64 bits")
+            raise refuse("payload", f"{path} is {shown(value)}, beyond 64 bits")
     elif kind is float:
         if not isfinite(value):
             raise refuse("payload", f"{path} is {value}, which JSON cannot hold")

@@ -65,7 +65,7 @@ def _store_for(url: str) -> Any:
         from .sqlite.store import SQLiteStore  # likewise
 
         path, _, query = rest[3:].partition("?")
-        options = dict(parse_qsl(query))
+        options = dict(parse_qsl(query, keep_blank_values=True))
         synchronous = options.pop("synchronous", "full").upper()
         if not path or options or synchronous not in ("FULL", "NORMAL", "EXTRA"):
             raise refuse("address", f"{_masked(url)!r} is no sqlite address")

@@ -2,7 +2,7 @@
 
 One chain per stream, so that writers of different runs never meet. Each event's hash covers the
 hash before it and the exact stored bytes; the record keeps the last one (its head). The hash is
-over bytes, never over values: what was hashed and what is stored cannot differ (case 76).
+over bytes, never over values: what was hashed and what is stored cannot differ (test_case_76).
 """
 
 from __future__ import annotations

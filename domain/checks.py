@@ -22,7 +22,7 @@ def check_identifier(value: Any, what: str) -> str:
     """`value` as it is, if it may name something; else RUN_VALIDATION_ERROR / identifier.
 
     An identifier has 1 to 255 bytes of UTF-8, no control characters and no leading or trailing
-    space. It is compared as given: nothing is trimmed, folded or normalised (design 4).
+    space. It is compared as given: nothing is trimmed, folded or normalised.
     """
     if type(value) is not str:
         raise refuse("identifier", f"{what} must be a str, not {type(value).__name__}")
@@ -99,18 +99,31 @@ def check_time(value: Any, what: str) -> datetime:
         raise refuse("time", f"{what} {value.isoformat()} is out of range") from None
 
 
+def shown(value: Any) -> str:
+    """A value for a message: short, and never an error of its own, however odd the value is."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"an int of {value.bit_length()} bits"
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a foreign repr may raise anything
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
 def check_seconds(value: Any, what: str) -> float:
     """A positive, finite number of seconds, from a number or a timedelta."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise refuse("argument", f"{what} must be seconds or a timedelta, not {value!r}")
+        raise refuse("argument", f"{what} must be seconds or a timedelta, not {shown(value)}")
     if not 0 < seconds < 10**9:
-        raise refuse("argument", f"{what} must be positive and finite, not {value!r}")
+        raise refuse("argument", f"{what} must be positive and finite, not {shown(value)}")
     return float(seconds)
 
 
 def check_integer(value: Any, what: str, *, least: int, most: int = 2**63 - 1) -> int:
     """An int (no bool) within the bounds."""
     if type(value) is not int or not least <= value <= most:
-        raise refuse("argument", f"{what} must be an int from {least} to {most}, not {value!r}")
+        raise refuse(
+            "argument", f"{what} must be an int from {least} to {most}, not {shown(value)}"
+        )
     return value

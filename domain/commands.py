@@ -2,6 +2,9 @@
 
 Holder commands carry the fencing token of the lease they are made under. Operator commands do
 not hold the lease; their arguments are fingerprinted so that a repeated command id is recognised.
+
+Nobody changes a command once it is made. The dataclasses are not frozen all the same: freezing
+doubles what making one costs, and each checkpoint makes one.
 """
 
 from __future__ import annotations
@@ -14,14 +17,14 @@ from .chain import fingerprint
 from .events import Payload
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Command:
     run_id: str
     command_id: str
     actor: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class OperatorCommand(Command):
     """A command from outside the lease."""
 
@@ -30,7 +33,7 @@ class OperatorCommand(Command):
         """Fingerprint of what is asked for, without who asks and under which command id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Start(OperatorCommand):
     kind: str = "default"
     input: Payload
@@ -53,7 +56,7 @@ class Start(OperatorCommand):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Cancel(OperatorCommand):
     """Business cancel. With a token it is the holder's own; without, an operator's."""
 
@@ -64,7 +67,7 @@ class Cancel(OperatorCommand):
         return fingerprint("cancel", self.message)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class GiveUp(OperatorCommand):
     """An operator ends a run that nobody holds as failed."""
 
@@ -75,13 +78,13 @@ class GiveUp(OperatorCommand):
         return fingerprint("fail", self.code, self.message)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RequestResume(OperatorCommand):
     def digest(self) -> str:
         return fingerprint("resume")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RecordDecision(OperatorCommand):
     approval_id: str
     decision: str
@@ -90,7 +93,7 @@ class RecordDecision(OperatorCommand):
         return fingerprint("decide", self.approval_id, self.decision)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Acquire(Command):
     """Ask for the lease. `resume` also takes a suspended run (the seed's restore)."""
 
@@ -100,40 +103,40 @@ class Acquire(Command):
     start: Start | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class HolderCommand(Command):
     """A command made under a lease."""
 
     fencing_token: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class SaveCheckpoint(HolderCommand):
     key: str
     snapshot_version: int
     state: Payload
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Suspend(HolderCommand):
     pending_approval_ids: tuple[str, ...] = ()
     resume_when_decided: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Complete(HolderCommand):
     code: str
     message: str | None = None
     result: Payload
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Fail(HolderCommand):
     code: str
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Release(HolderCommand):
     reason: str | None = None
     error: str | None = None

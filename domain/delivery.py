@@ -66,7 +66,7 @@ class DeliveryRecord(BaseModel):
 
 
 def delivery_invocation_id(run_id: str, delivery_ref: str) -> str:
-    """The delivery's stable id: what a receiver deduplicates by (design 6)."""
+    """The delivery's stable id: what a receiver deduplicates by."""
     return "delivery-" + fingerprint(run_id, delivery_ref, "terminal")
 
 

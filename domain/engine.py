@@ -46,7 +46,7 @@ PAGE = 500
 
 
 class Instant(NamedTuple):
-    """The one instant of a command: read once, used for everything in it (case 15).
+    """The one instant of a command: read once, used for everything in it (test_case_15).
 
     now    for deciding and for stamps
     given  the host's clock if it replaces the store's, for the store to judge by; else None
@@ -164,14 +164,14 @@ class Engine:
         guard: Guard | None,
         at: Instant,
         patience: float | None = None,
-    ) -> Performed | None:
+    ) -> tuple[RunRecord, Reply] | None:
         """Write decided events, with the delivery that a run's end asks for; None: a lost guard."""
         change, record = self.change(before, events)
         changes = [change]
         if record.delivery_ref is not None and record.is_terminal:
             changes += self._delivery(record, events[-1])
         reply = self.store.append(changes, guard, at.given, patience)
-        return None if reply is None else Performed(record, reply, at)
+        return None if reply is None else (record, reply)
 
     def change(
         self, before: RunRecord | None, events: Sequence[RunEvent]
@@ -213,14 +213,14 @@ class Engine:
                 assert record is not None  # only a record can already be so
                 return Performed(record, None, at)
             try:
-                done = self.commit(record, events, _grant_guard(record, command, now), at)
+                written = self.commit(record, events, _grant_guard(record, command, now), at)
             except RunStoreError as error:
                 lost_replies += 1
                 if error.code != RUN_OUTCOME_UNKNOWN or lost_replies > SETTLE_TRIES:
                     raise
-                done = self._found(command, record, at)
-            if done is not None:
-                return done
+                written = self._found(command, record, at)
+            if written is not None:
+                return Performed(*written, at)
         raise RunStoreError(
             RUN_CONFLICT,
             "contended",
@@ -228,7 +228,9 @@ class Engine:
             record=record,
         )
 
-    def _found(self, command: c.Command, before: RunRecord | None, at: Instant) -> Performed | None:
+    def _found(
+        self, command: c.Command, before: RunRecord | None, at: Instant
+    ) -> tuple[RunRecord, Reply] | None:
         """What a command with a lost reply wrote, if it did; else it is decided again."""
         after = before.version if before else 0
         if not self.written_by(command.command_id, command.run_id, after):
@@ -237,7 +239,7 @@ class Engine:
         if record is None:
             return None
         deadline = record.lease.expires_at if record.lease else None
-        return Performed(record, Reply(now, deadline, deadline is not None), at)
+        return record, Reply(now, deadline, deadline is not None)
 
 
 def _grant_guard(record: RunRecord | None, command: c.Command, now: datetime) -> Guard | None:

@@ -94,7 +94,7 @@ CAUSES: Final[dict[tuple[str, str], Cause]] = {
     (RUN_INTEGRITY_ERROR, "not_a_journal"): Cause("name a runjournal database, or a new file"),
     (RUN_INTEGRITY_ERROR, "newer_database"): Cause("upgrade runjournal"),
     (RUN_INTEGRITY_ERROR, "damaged_database"): Cause("restore the database from a backup"),
-    (RUN_STORE_ATOMIC_REQUIRED, "atomicity"): Cause("use sqlite: or postgresql: instead"),
+    (RUN_STORE_ATOMIC_REQUIRED, "atomicity"): Cause("use a journal in a database"),
     (RUN_STORE_UNAVAILABLE, "busy"): Cause("other writers kept the store busy; try again", True),
     (RUN_STORE_UNAVAILABLE, "failed"): Cause("look at the store (disk space, permissions)", True),
     (RUN_OUTCOME_UNKNOWN, "reply_lost"): Cause("ask ledger.resolve(command_id, run_id)", True),

@@ -10,6 +10,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from .frozen import FrozenDict, FrozenTexts
+from .trusted import TrustedModel
+
 RUN_STREAM = "run/"
 
 
@@ -29,7 +32,7 @@ class Payload(NamedTuple):
         return len(self.data)
 
 
-class Event(BaseModel):
+class Event(TrustedModel):
     """What every event carries.
 
     originator_id       the stream
@@ -96,7 +99,7 @@ class RunQueued(RunEvent):
     input: Any = None
     authority_ref: str | None = None
     delivery_ref: str | None = None
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: FrozenTexts = Field(default_factory=FrozenDict)
     parent_run_id: str | None = None
     available_at: AwareDatetime | None = None
     start_digest: str

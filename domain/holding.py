@@ -11,12 +11,19 @@ from .record import Lease, RunRecord
 from .refusals import Events, common, error, existing, raise_terminal, reused
 from .status import RunLifecycleStatus as Status
 
+_CHECKPOINT_FIELDS = set(e.CheckpointSaved.model_fields)
+_CHECKPOINT_DEFAULTS = {
+    name: field.default
+    for name, field in e.CheckpointSaved.model_fields.items()
+    if not field.is_required()
+}
+
 
 def require_holder(record: RunRecord, fencing_token: int, now: datetime) -> Lease:
     """The live lease of this token's holder, else the one reason why it is none.
 
     Expired means now >= expires_at, also when nobody has taken the run over: a lease that has
-    expired is dead for its holder (design 4, case 02).
+    expired is dead for its holder (test_case_02).
     """
     name = f"run {record.run_id!r}"
     if record.fencing_token != fencing_token:
@@ -62,20 +69,20 @@ def save_checkpoint(record: RunRecord | None, command: c.SaveCheckpoint, now: da
         if last.digest == command.state.digest:
             return ()
         raise reused(record, command)
-    return (
-        e.CheckpointSaved(
-            originator_id=e.run_stream(record.run_id),
-            originator_version=record.version + 1,
-            timestamp=max(now, record.updated_at),
-            actor=command.actor,
-            command_id=command.command_id,
-            key=command.key,
-            snapshot_version=command.snapshot_version,
-            state=command.state,
-            digest=command.state.digest,
-            size=command.state.size,
-        ),
-    )
+    saved = {
+        **_CHECKPOINT_DEFAULTS,
+        "originator_id": e.run_stream(record.run_id),
+        "originator_version": record.version + 1,
+        "timestamp": now if now > record.updated_at else record.updated_at,
+        "actor": command.actor,
+        "command_id": command.command_id,
+        "key": command.key,
+        "snapshot_version": command.snapshot_version,
+        "state": command.state,
+        "digest": command.state.digest,
+        "size": len(command.state.data),
+    }
+    return (e.CheckpointSaved.trusted(saved, _CHECKPOINT_FIELDS),)
 
 
 def suspend(record: RunRecord | None, command: c.Suspend, now: datetime) -> Events:

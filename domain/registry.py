@@ -21,7 +21,7 @@ class EventRegistry:
     aliases    old topic -> topic now in use
 
     Raises RUN_INTEGRITY_ERROR / missing_upcaster when a chain has a gap, so that a deployment
-    that could not read its own past does not start (case 37).
+    that could not read its own past does not start (test_case_37).
     """
 
     def __init__(

@@ -23,10 +23,11 @@ from .events import (
     RunQueued,
     RunSuspended,
 )
+from .frozen import FrozenDict
 from .record import AppliedCommand, CheckpointRef, Lease, RunRecord, Suspension
 from .status import RunLifecycleStatus as Status
 
-#: How many operator commands a record remembers (design 4).
+#: How many operator commands a record remembers.
 COMMANDS_KEPT = 32
 _REF_FIELDS = set(CheckpointRef.model_fields)
 
@@ -120,7 +121,7 @@ def _suspended(_record: RunRecord, event: RunSuspended) -> dict[str, Any]:
     return {
         "status": Status.SUSPENDED,
         "lease": None,
-        "approvals": dict.fromkeys(event.pending_approval_ids),
+        "approvals": FrozenDict(dict.fromkeys(event.pending_approval_ids)),
         "suspension": Suspension(
             suspended_at=event.timestamp,
             pending_approval_ids=event.pending_approval_ids,
@@ -130,7 +131,9 @@ def _suspended(_record: RunRecord, event: RunSuspended) -> dict[str, Any]:
 
 
 def _decided(record: RunRecord, event: ApprovalDecided) -> dict[str, Any]:
-    changes: dict[str, Any] = {"approvals": record.approvals | {event.approval_id: event.decision}}
+    changes: dict[str, Any] = {
+        "approvals": FrozenDict(record.approvals | {event.approval_id: event.decision})
+    }
     if record.suspension is not None:
         pending = record.suspension.pending_approval_ids
         changes["suspension"] = record.suspension.model_copy(

@@ -170,22 +170,22 @@ class HolderWriter:
         self._unsettled = None
         if done is None:
             raise self.lose(self._why(write))
-        self._adopt(done.record)
-        if done.reply is not None:
-            self.believe(done.reply, at)
+        self._adopt(*done, at)
         return self.record
 
-    def _adopt(self, record: RunRecord) -> None:
+    def _adopt(self, record: RunRecord, reply: Reply, at: Instant) -> None:
         self._record = record
         if record.lease is None:
             self._on_end()
+        elif reply.deadline is not None:
+            self.believe(reply, at)
 
     def _settle(self, write: _Write) -> None:
         """Learn the fate of a write whose reply never came; raises if it cannot be learnt.
 
         That my event is not there proves nothing while the old transaction may still commit. Proof
         of absence is that my retry at the same expected version succeeded, or that the version
-        moved past it without my command (design 6).
+        moved past it without my command.
         """
         for _ in range(SETTLE_TRIES):
             written = self._engine.written_by(
@@ -195,7 +195,9 @@ class HolderWriter:
                 record = fold(write.before, written)
                 assert record is not None  # folded onto a record
                 self._unsettled = None
-                self._adopt(record)
+                self._record = record
+                if record.lease is None:
+                    self._on_end()
                 return
             stored, _now = self._engine.read(write.before.run_id)
             if stored is None or stored.version != write.before.version:
@@ -208,10 +210,9 @@ class HolderWriter:
                 if error.code != RUN_OUTCOME_UNKNOWN:
                     raise
                 continue
-            if done is not None and done.reply is not None:
+            if done is not None:
                 self._unsettled = None
-                self._adopt(done.record)
-                self.believe(done.reply, at)
+                self._adopt(*done, at)
                 return
         raise RunStoreError(
             RUN_OUTCOME_UNKNOWN,

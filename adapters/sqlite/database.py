@@ -200,13 +200,21 @@ class Database:
     def _enter_wal(self, conn: sqlite3.Connection) -> None:
         # Switching needs the file alone for a moment, and SQLite does not wait for that itself.
         end = time.monotonic() + PATIENCE * 2
-        while conn.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        while True:
             try:
-                conn.execute("PRAGMA journal_mode = WAL")
+                (mode,) = conn.execute("PRAGMA journal_mode = WAL").fetchone()
             except sqlite3.OperationalError as e:
                 if _primary(e) not in _BUSY or time.monotonic() >= end:
                     raise
                 time.sleep(random.uniform(0.001, 0.01))  # spreads the contenders
+                continue
+            if mode == "wal":
+                return
+            raise RunStoreError(
+                RUN_VALIDATION_ERROR,
+                "address",
+                f"{self.path}: its file system has no shared memory for SQLite's write-ahead log",
+            )
 
     # Errors.
 
@@ -258,6 +266,9 @@ def _statements(script: str) -> Iterator[str]:
 
 def _check_file(path: Path) -> None:
     """Refuse, without touching it, a file that is not a journal's or cannot be one."""
+    if str(path) == ":memory:":
+        # For SQLite that is no file at all, and another database for each connection.
+        raise RunStoreError(RUN_VALIDATION_ERROR, "address", "use memory: for a journal in memory")
     if not path.parent.is_dir():
         raise RunStoreError(
             RUN_VALIDATION_ERROR, "address", f"{path}: the folder {path.parent} does not exist"

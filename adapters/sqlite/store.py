@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -74,29 +73,33 @@ class SQLiteStore(SQLiteProcessRecorder):
     ) -> Reply | None:
         conn = self.database.begin(patience)
         try:
-            instant = _clock() if now is None else to_microseconds(now)
+            instant = now or datetime.now(UTC)  # only now: waiting for the lock counts
             reply = _write_run(conn, changes[0], guard, instant)
-            held = reply is not None and all(_write_delivery(conn, c) for c in changes[1:])
+            for change in changes[1:]:
+                if reply is not None and not _write_delivery(conn, change):
+                    reply = None
         except BaseException as e:
             self.database.rollback(conn)
             if isinstance(e, sqlite3.Error):
                 raise self.database.error(e) from e
             raise
-        if not held:
+        if reply is None:
             self.database.rollback(conn)
-            return None
-        self.database.commit(conn)
+        else:
+            self.database.commit(conn)
         return reply
 
     def renew(self, leases: Sequence[LeaseRef], now: datetime | None = None) -> dict[str, Reply]:
         replies = {}
         with self.database.writing(min((lease.ttl for lease in leases), default=None)) as conn:
-            instant = _clock() if now is None else to_microseconds(now)
+            instant = now or datetime.now(UTC)
+            at = to_microseconds(instant)
             for run_id, token, ttl in leases:
-                until = instant + int(ttl * 1e6)
-                row = conn.execute(sql.RENEW, (until, run_id, token, instant)).fetchone()
+                until = at + int(ttl * 1e6)
+                row = conn.execute(sql.RENEW, (until, run_id, token, at)).fetchone()
                 if row is not None:
-                    replies[run_id] = _reply(instant, row[0], moved=row[0] == until)
+                    deadline = from_microseconds(row[0])
+                    replies[run_id] = Reply(instant, deadline, row[0] == until)
         return replies
 
     def claim(
@@ -109,14 +112,15 @@ class SQLiteStore(SQLiteProcessRecorder):
         granted: list[Granted] = []
         seen: set[str] = set()
         with self.database.writing() as conn:
-            instant = _clock() if now is None else to_microseconds(now)
-            while len(granted) < limit and (rows := _due(conn, kinds, instant, limit)):
+            instant = now or datetime.now(UTC)
+            at = to_microseconds(instant)
+            while len(granted) < limit and (rows := _due(conn, kinds, at, limit)):
                 for row in rows[: limit - len(granted)]:
                     if row[0] in seen:  # a ttl below the clock's step: due again at once
                         return granted
                     seen.add(row[0])
                     try:
-                        change = grant(_record(row), from_microseconds(instant))
+                        change = grant(_record(row), instant)
                     except RunStoreError as e:
                         if e.code != RUN_INTEGRITY_ERROR:
                             raise
@@ -157,15 +161,6 @@ class SQLiteStore(SQLiteProcessRecorder):
             return [Attention(*row) for row in conn.execute(sql.ATTENTION)]
 
 
-def _clock() -> int:
-    return time.time_ns() // 1000
-
-
-def _reply(instant: int, deadline: int | None, *, moved: bool) -> Reply:
-    until = None if deadline is None else from_microseconds(deadline)
-    return Reply(from_microseconds(instant), until, moved)
-
-
 def _record(row: tuple[Any, ...]) -> RunRecord:
     run_id, kind, status, version, token, ready_at, created, updated, checkpoint, head, body = row
     return record_of(
@@ -184,7 +179,7 @@ def _record(row: tuple[Any, ...]) -> RunRecord:
 
 
 def _write_run(
-    conn: sqlite3.Connection, change: Change, guard: Guard | None, instant: int
+    conn: sqlite3.Connection, change: Change, guard: Guard | None, instant: datetime
 ) -> Reply | None:
     """Guard and write the run's row, then its events; None if a guard is lost."""
     record = change.record
@@ -205,31 +200,33 @@ def _write_run(
 
 
 def _save_checkpoint(
-    conn: sqlite3.Connection, change: Change, record: RunRecord, guard: Guard, instant: int
+    conn: sqlite3.Connection, change: Change, record: RunRecord, guard: Guard, instant: datetime
 ) -> Reply | None:
     if record.lease is None:
         return None
     ttl = int(record.lease.ttl * 1e6)
-    row = (
-        record.version,
-        to_microseconds(record.updated_at),
-        checkpoint_of(record),
-        record.head,
-    )
+    at = to_microseconds(instant)
+    stamp = to_microseconds(record.updated_at)
+    row = (record.version, stamp, checkpoint_of(record), record.head)
     where = (record.run_id, change.expected_version, guard.fencing_token)
     # The deadline is guarded and looked at in one go; only near its end is it moved.
-    far = max(instant, instant + ttl // 2 - 1)
+    far = max(at, at + ttl // 2 - 1)
     if conn.execute(sql.SAVE_CHECKPOINT, (*row, *where, far)).rowcount == 1:
-        return Reply(from_microseconds(instant), None, False)
-    deadline = instant + ttl
-    written = conn.execute(sql.SAVE_CHECKPOINT_AND_RENEW, (*row, deadline, *where, instant))
-    return _reply(instant, deadline, moved=True) if written.rowcount == 1 else None
+        return Reply(instant, None, False)
+    until = at + ttl
+    written = conn.execute(sql.SAVE_CHECKPOINT_AND_RENEW, (*row, until, *where, at))
+    return Reply(instant, from_microseconds(until), True) if written.rowcount == 1 else None
 
 
 def _advance(
-    conn: sqlite3.Connection, change: Change, record: RunRecord, guard: Guard | None, instant: int
+    conn: sqlite3.Connection,
+    change: Change,
+    record: RunRecord,
+    guard: Guard | None,
+    instant: datetime,
 ) -> Reply | None:
-    ready_at = _ready_at(record, instant)
+    at = to_microseconds(instant)
+    ready_at = _ready_at(record, at)
     row = (
         record.status.value,
         record.version,
@@ -250,20 +247,21 @@ def _advance(
             statement = sql.ADVANCE
         else:
             statement = sql.ADVANCE_LIVE if guard.lease == "live" else sql.ADVANCE_EXPIRED
-            where += (guard.fencing_token, instant)
+            where += (guard.fencing_token, at)
         written = conn.execute(statement, (*row, *where))
     if written.rowcount != 1:
         return None
-    held = record.lease is not None
-    return _reply(instant, ready_at if held else None, moved=held)
+    if record.lease is None or ready_at is None:
+        return Reply(instant, None, False)
+    return Reply(instant, from_microseconds(ready_at), True)
 
 
-def _ready_at(record: RunRecord, instant: int) -> int | None:
+def _ready_at(record: RunRecord, at: int) -> int | None:
     if record.lease is not None:
-        return instant + int(record.lease.ttl * 1e6)
+        return at + int(record.lease.ttl * 1e6)
     if record.status != "queued":
         return None
-    return instant if record.available_at is None else to_microseconds(record.available_at)
+    return at if record.available_at is None else to_microseconds(record.available_at)
 
 
 def _write_delivery(conn: sqlite3.Connection, change: Change) -> bool:
@@ -292,12 +290,12 @@ def _write_delivery(conn: sqlite3.Connection, change: Change) -> bool:
 
 
 def _due(
-    conn: sqlite3.Connection, kinds: Sequence[str] | None, instant: int, limit: int
+    conn: sqlite3.Connection, kinds: Sequence[str] | None, at: int, limit: int
 ) -> list[tuple[Any, ...]]:
     """The longest due runs of these kinds, or of all kinds that have any."""
     if kinds is None:
         kinds = [kind for (kind,) in conn.execute(sql.CLAIMABLE_KINDS)]
     rows: list[tuple[Any, ...]] = []
     for kind in kinds:
-        rows += conn.execute(sql.DUE, (kind, instant, limit)).fetchall()
+        rows += conn.execute(sql.DUE, (kind, at, limit)).fetchall()
     return sorted(rows, key=lambda row: (row[5], row[0]))[:limit]
