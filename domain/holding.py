@@ -8,7 +8,7 @@ from . import commands as c
 from . import events as e
 from .errors import RUN_LEASE_LOST
 from .record import Lease, RunRecord
-from .refusals import Events, common, error, existing, raise_terminal, reused
+from .refusals import Events, common, error, existing, missing, raise_terminal, reused
 from .status import RunLifecycleStatus as Status
 
 _CHECKPOINT_FIELDS = set(e.CheckpointSaved.model_fields)
@@ -63,7 +63,9 @@ def require_holder(record: RunRecord, fencing_token: int, now: datetime) -> Leas
 
 
 def save_checkpoint(record: RunRecord | None, command: c.SaveCheckpoint, now: datetime) -> Events:
-    record = _held(record, command, now)
+    if record is None:
+        raise missing(command)
+    require_holder(record, command.fencing_token, now)
     last = record.checkpoint_ref
     if last is not None and last.command_id == command.command_id:
         if last.digest == command.state.digest:
@@ -71,7 +73,7 @@ def save_checkpoint(record: RunRecord | None, command: c.SaveCheckpoint, now: da
         raise reused(record, command)
     saved = {
         **_CHECKPOINT_DEFAULTS,
-        "originator_id": e.run_stream(record.run_id),
+        "originator_id": e.RUN_STREAM + record.run_id,
         "originator_version": record.version + 1,
         "timestamp": now if now > record.updated_at else record.updated_at,
         "actor": command.actor,

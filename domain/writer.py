@@ -170,15 +170,14 @@ class HolderWriter:
         self._unsettled = None
         if done is None:
             raise self.lose(self._why(write))
-        self._adopt(*done, at)
-        return self.record
-
-    def _adopt(self, record: RunRecord, reply: Reply, at: Instant) -> None:
+        record, reply = done
         self._record = record
         if record.lease is None:
             self._on_end()
         elif reply.deadline is not None:
             self.believe(reply, at)
+            return self.record
+        return record
 
     def _settle(self, write: _Write) -> None:
         """Learn the fate of a write whose reply never came; raises if it cannot be learnt.
@@ -212,7 +211,10 @@ class HolderWriter:
                 continue
             if done is not None:
                 self._unsettled = None
-                self._adopt(*done, at)
+                self._record, reply = done
+                self.believe(reply, at)
+                if self._record.lease is None:
+                    self._on_end()
                 return
         raise RunStoreError(
             RUN_OUTCOME_UNKNOWN,
