@@ -51,23 +51,25 @@ def saving(ledger: RunLedger, run_id: str) -> Contestant:
 
 def main() -> None:
     events = int(sys.argv[1]) if len(sys.argv) > 1 else 50_000
-    with tempfile.TemporaryDirectory() as folder:
-        with open_journal(f"sqlite:///{Path(folder) / 'runs.db'}?synchronous=normal") as journal:
-            ledger = journal.ledger(owner="worker")
-            grow(ledger, "short", 10)
-            grow(ledger, "long", events)
-            for name, make in (("read", reading), ("acquire", acquiring), ("save", saving)):
-                took = per_operation(
-                    {"short": make(ledger, "short"), "long": make(ledger, "long")},
-                    count=200,
-                    rounds=15,
-                )
-                ratio = 1 / ratios(took, "short")["long"]
-                low, high = spread(took, "short", "long")
-                print(
-                    f"{name} at {events:,} events: {ratio:.2f} x the time at 10 "
-                    f"(rounds {1 / high:.2f} to {1 / low:.2f})"
-                )
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_journal(f"sqlite:///{Path(folder) / 'runs.db'}?synchronous=normal") as journal,
+    ):
+        ledger = journal.ledger(owner="worker")
+        grow(ledger, "short", 10)
+        grow(ledger, "long", events)
+        for name, make in (("read", reading), ("acquire", acquiring), ("save", saving)):
+            took = per_operation(
+                {"short": make(ledger, "short"), "long": make(ledger, "long")},
+                count=200,
+                rounds=15,
+            )
+            ratio = 1 / ratios(took, "short")["long"]
+            low, high = spread(took, "short", "long")
+            print(
+                f"{name} at {events:,} events: {ratio:.2f} x the time at 10 "
+                f"(rounds {1 / high:.2f} to {1 / low:.2f})"
+            )
 
 
 if __name__ == "__main__":

@@ -100,9 +100,9 @@ class HolderWriter:
 
     def renew(self) -> None:
         """Move the deadline, or raise why that is not possible any more."""
+        self._ensure_not_lost()
         with self._lock:
-            if self.lost is not None:
-                raise self.lost
+            self._ensure_not_lost()
             if self._record.lease is None:
                 require_holder(self._record, self.token, self._deadline)
             self._renew()
@@ -114,6 +114,10 @@ class HolderWriter:
             self.believe(reply, at)
             return
         self.examine()
+        self._ensure_not_lost()
+
+    def _ensure_not_lost(self) -> None:
+        # Also asked before the lock: after a fork its holder may be a thread that is not there.
         if self.lost is not None:
             raise self.lost
 
@@ -137,9 +141,9 @@ class HolderWriter:
 
     def write(self, make: Callable[[str], c.Command]) -> RunRecord:
         """Decide the command on what this holder last wrote, and write it; the record after it."""
+        self._ensure_not_lost()
         with self._lock:
-            if self.lost is not None:
-                raise self.lost
+            self._ensure_not_lost()
             if self._unsettled is not None:
                 self._settle(self._unsettled)
             at = self._engine.instant()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -49,7 +51,8 @@ class MemoryStore(MemoryProcessRecorder):
         super().__init__(tables)
         self.rows: dict[str, Row] = {}
         self.outbox: dict[str, DeliveryRecord] = {}
-        self._closed = False
+        self._gone = ""
+        _stores.add(self)
 
     @property
     def atomicity(self) -> Atomicity:
@@ -167,11 +170,13 @@ class MemoryStore(MemoryProcessRecorder):
             ]
 
     def close(self) -> None:
-        self._closed = True
+        self._gone = "is closed"
 
     def _open(self) -> Tables:
-        if self._closed:
-            raise RunStoreError(RUN_VALIDATION_ERROR, "closed", "the journal in memory is closed")
+        if self._gone:
+            raise RunStoreError(
+                RUN_VALIDATION_ERROR, "closed", f"the journal in memory {self._gone}"
+            )
         return self.tables
 
     def _append(
@@ -197,6 +202,18 @@ class MemoryStore(MemoryProcessRecorder):
         except IntegrityError:
             return None  # one of the streams is already past its expected version
         return Reply(instant, ready_at if record.lease else None, moved)
+
+
+_stores: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    """A child has a private copy that nobody would ever read: it must not look like the journal."""
+    for store in list(_stores):
+        store._gone = "belongs to the parent of this process"
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _put(table: dict[str, Any], key: str, value: Any) -> Callable[[], None]:
