@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict, namedtuple
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -17,10 +18,22 @@ from uuid import UUID
 import pytest
 import runjournal
 from pydantic import BaseModel
-from runjournal import CAUSES, EventRegistry, Journal, RunStoreError
+from runjournal import (
+    CAUSES,
+    DeploymentLimits,
+    EventRegistry,
+    Journal,
+    RunStoreError,
+    Worker,
+    WorkerContext,
+)
 from runjournal.adapters.codec import OrjsonCodec
 from runjournal.adapters.contract.tools import SteppedClock
+from runjournal.adapters.sqlite.database import PATIENCE
+from runjournal.adapters.sqlite.statements import MIGRATIONS
+from runjournal.adapters.sqlite.store import SQLiteStore
 from runjournal.domain import RUN_EVENTS
+from runjournal.domain.checks import IDENTIFIER_BYTES, readable
 
 ROOT = Path(runjournal.__file__).parent
 
@@ -163,6 +176,52 @@ def test_advice_for_refused_values_is_accepted() -> None:
 def test_minus_zero_keeps_its_sign() -> None:
     codec = OrjsonCodec(EventRegistry(RUN_EVENTS))
     assert copysign(1, codec.decode(codec.encode(-0.0, "state").data)) == -1
+
+
+def test_limits_are_as_told() -> None:
+    limits, text = DeploymentLimits(), page("docs/payloads.md")
+    assert {limits.checkpoint_bytes, limits.input_bytes, limits.result_bytes} == {1 << 20}
+    assert "1 MiB each" in text
+    assert f"`labels` ({limits.labels} by default) and `approvals` ({limits.approvals})" in text
+    assert f"1 to {IDENTIFIER_BYTES} bytes" in text
+    assert len(readable("x" * 5000)) == 2000
+    assert "2,000 characters" in text
+
+
+# docs/sqlite.md
+
+
+def test_sqlite_settings_are_as_told(tmp_path: Path) -> None:
+    table = rows(page("docs/sqlite.md"), "| Setting | Value | Why |")
+    told = {setting.strip("`"): value for setting, value, _ in table}
+    with closing(SQLiteStore(tmp_path / "runs.db")) as store, store.database.writing() as conn:
+
+        def pragma(name: str) -> Any:
+            return conn.execute(f"PRAGMA {name}").fetchone()[0]
+
+        assert told["journal_mode"] == f"`{str(pragma('journal_mode')).upper()}`"
+        assert told["synchronous"] == {2: "`FULL`"}[pragma("synchronous")]
+        assert told["journal_size_limit"] == f"{pragma('journal_size_limit') >> 20} MiB"
+        assert told["application_id"].startswith(f"`0x{pragma('application_id'):X}`")
+        assert pragma("user_version") == len(MIGRATIONS)
+        tables = conn.execute("SELECT name, strict FROM pragma_table_list WHERE schema = 'main'")
+        assert all(strict for name, strict in tables if not name.startswith("sqlite_"))
+    assert f"up to {PATIENCE:.0f} seconds" in page("docs/sqlite.md")
+
+
+# docs/workers.md
+
+
+def test_every_attribute_of_the_context_is_listed(journal: Journal) -> None:
+    seen = set[str]()
+
+    def handler(ctx: WorkerContext) -> None:
+        seen.update(name for name in dir(ctx) if not name.startswith("_"))
+
+    journal.ledger().start("run")
+    Worker(journal, handler).run_once()
+    listed = rows(page("docs/workers.md"), "| `ctx.` | What it is |")
+    assert seen == {name for cell, _ in listed for name in re.findall(r"`(\w+)", cell)}
 
 
 # README.md
