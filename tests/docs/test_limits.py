@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from runjournal import Journal, RunStoreError, open_journal
+from runjournal import Journal, RunStoreError
 from runjournal.adapters.contract.tools import SteppedClock
-from runjournal.adapters.sqlite.store import SQLiteStore
 from runjournal.domain.run import COMMANDS_KEPT
 
 
@@ -65,13 +62,3 @@ def test_invocation_ids_are_the_same_in_every_attempt(
     assert first[1] == again[1]
     other = journal.ledger(clock=clock).acquire("other", heartbeat=False)
     assert len({first[1], other.invocation_id("pay"), other.invocation_id("send")}) == 3
-
-
-def test_sqlite_waits_for_the_disk_unless_told_otherwise(tmp_path: Path) -> None:
-    for query, level in [("", 2), ("?synchronous=normal", 1), ("?synchronous=extra", 3)]:
-        with open_journal(f"sqlite:///{tmp_path / 'runs.db'}{query}") as journal:
-            store = journal.store
-            assert isinstance(store, SQLiteStore)
-            with store.database.reading() as reader, store.database.writing() as writer:
-                for conn in (reader, writer):
-                    assert conn.execute("PRAGMA synchronous").fetchone() == (level,)
