@@ -70,6 +70,11 @@ def _store_for(url: str) -> Any:
         if not path or options or synchronous not in ("FULL", "NORMAL", "EXTRA"):
             raise refuse("address", f"{_masked(url)!r} is no sqlite address")
         return SQLiteStore(path, synchronous)
+    if scheme in ("postgresql", "postgres"):
+        from .postgres.database import Database  # likewise
+        from .postgres.store import PostgresStore
+
+        return PostgresStore(Database(url))
     raise refuse("address", f"{_masked(url)!r} is no journal address")
 
 

@@ -229,7 +229,7 @@ class Worker:
                 self._complete(lease, work.result)
             elif error is None or _is_interruption(error):
                 self._give_back(lease, "interrupted")
-            elif not _is_loss(error):
+            else:  # also the loss of another run's lease: this one is still ours
                 lease.fail("handler_error", readable(f"{type(error).__name__}: {error}"))
         except RunStoreError as e:
             if e.code != RUN_LEASE_LOST:

@@ -93,8 +93,11 @@ class Database:
     def begin(self, patience: float | None = None) -> sqlite3.Connection:
         """Start the one write transaction; whoever gets it must commit or roll back."""
         limit = PATIENCE if patience is None else min(patience, PATIENCE)
-        if not self._gate.acquire(timeout=limit):
-            raise self._busy(limit)
+        if not self._gate.acquire(blocking=False):
+            began = time.monotonic()
+            if not self._gate.acquire(timeout=limit):
+                raise self._busy(limit)
+            limit = max(0.0, limit - (time.monotonic() - began))
         try:
             conn = self._writer
             if conn is None:

@@ -275,3 +275,16 @@ def test_run_whose_events_cannot_be_read_is_set_aside(journal: Journal) -> None:
 def test_handler_must_be_callable(journal: Journal) -> None:
     with pytest.raises(RunStoreError, match="must be callable"):
         Worker(journal, "no handler")  # type: ignore[arg-type]
+
+
+def test_loss_of_another_runs_lease_is_an_error_like_any_other(journal: Journal) -> None:
+    def handler(ctx: WorkerContext) -> None:
+        other = journal.ledger(owner="nested").acquire("other")
+        journal.ledger().cancel("other")
+        other.save_checkpoint(1)
+
+    journal.ledger().start("r")
+    record = Worker(journal, handler).run_once(kinds=["default"])
+    assert record is not None
+    assert record.outcome is not None
+    assert (record.status, record.outcome.code) == ("failed", "handler_error")

@@ -1,0 +1,245 @@
+"""The connections of one journal: lent out one command at a time, and what their errors mean."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from ...domain.errors import (
+    RUN_INTEGRITY_ERROR,
+    RUN_OUTCOME_UNKNOWN,
+    RUN_STORE_UNAVAILABLE,
+    RUN_VALIDATION_ERROR,
+    RunStoreError,
+)
+from .schema import migrate
+from .session import Session
+from .statements import Statement
+
+log = logging.getLogger("runjournal.postgres")
+Result = TypeVar("Result")
+
+#: Bounds on every command, so that one frozen client or one lock stops nobody for long.
+LOCK_TIMEOUT = 5.0
+STATEMENT_TIMEOUT = 30.0
+IDLE_IN_TRANSACTION_TIMEOUT = 30.0
+CONNECT_TIMEOUT = 10
+#: How often a command that surely was not carried out is sent again, and the first pause.
+TRIES = 6
+FIRST_PAUSE = 0.02
+
+_databases: weakref.WeakSet[Database] = weakref.WeakSet()
+_inherited: list[Any] = []
+
+
+class HostPool(Protocol):
+    """A pool of the host's own, such as psycopg_pool.ConnectionPool."""
+
+    def getconn(self) -> psycopg.Connection[Any]: ...
+
+    def putconn(self, conn: psycopg.Connection[Any]) -> None: ...
+
+
+class Database:
+    """Connections to one database and schema.
+
+    A stack, not a queue: the connection used last is the warmest. It grows with the number of
+    commands at once, so no command waits for another's connection, and a command uses one only.
+    """
+
+    def __init__(
+        self,
+        conninfo: str,
+        schema: str = "public",
+        *,
+        pool: HostPool | None = None,
+        pooler: bool = False,
+        create: bool = True,
+    ) -> None:
+        self.schema = schema
+        self.pooler = pooler
+        self._pool = pool
+        self._conninfo = _with_settings(conninfo, schema, pooler)
+        self._idle: deque[Session] = deque()
+        self._sessions: weakref.WeakKeyDictionary[Any, Session] = weakref.WeakKeyDictionary()
+        self._closed = False
+        self._opening = threading.Lock()
+        if create:
+            self.migrate()
+        _databases.add(self)
+
+    def migrate(self) -> list[int]:
+        """Apply the migrations that are missing."""
+        session = self.take()
+        try:
+            conn = session.connection
+            return migrate(conn, self.schema)
+        except psycopg.Error as e:
+            raise self.error(e) from e
+        finally:
+            self.give(session)
+
+    # Lending connections.
+
+    def take(self) -> Session:
+        """A session of one's own, until it is given back."""
+        if self._closed:
+            raise RunStoreError(RUN_VALIDATION_ERROR, "closed", "the journal is closed")
+        if self._pool is not None:
+            conn = self._pool.getconn()
+            session = self._sessions.get(conn)
+            if session is None:
+                session = self._sessions[conn] = Session(conn, prepare=not self.pooler)
+            return session
+        try:
+            while True:
+                session = self._idle.pop()
+                if not session.broken:
+                    return session
+                session.close()
+        except IndexError:
+            return self._connect()
+
+    def give(self, session: Session) -> None:
+        """Back onto the stack; one that is broken or inside a transaction is closed instead."""
+        if self._pool is not None:
+            self._pool.putconn(session.connection)
+        elif self._closed or session.broken or not session.idle or session.in_flight:
+            session.close()
+        else:
+            self._idle.append(session)
+
+    def _connect(self) -> Session:
+        try:
+            conn = psycopg.connect(self._conninfo, autocommit=True)
+        except psycopg.Error as e:
+            raise RunStoreError(
+                RUN_STORE_UNAVAILABLE, "failed", f"no connection to Postgres: {_brief(e)}"
+            ) from e
+        return Session(conn, prepare=not self.pooler)
+
+    def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+        _databases.discard(self)
+
+    # Commands.
+
+    def read(self, statement: Statement, *values: Any) -> list[tuple[Any, ...]]:
+        """Run a statement that changes nothing, again after a lost connection."""
+        return self._patiently(lambda session: session.run(statement, *values), repeatable=True)
+
+    def write(self, statement: Statement, *values: Any) -> list[tuple[Any, ...]]:
+        """Run a statement that writes, once.
+
+        Raises RUN_OUTCOME_UNKNOWN if the connection was lost while it may have been carried out.
+        What surely was not (no connection, deadlock, serialisation) is sent again.
+        """
+        return self._patiently(lambda session: session.run(statement, *values), repeatable=False)
+
+    def transaction(self, work: Callable[[Session], Result]) -> Result:
+        """Run `work` on one session; it sends its own BEGIN and COMMIT."""
+        return self._patiently(work, repeatable=False)
+
+    def _patiently(self, work: Callable[[Session], Result], *, repeatable: bool) -> Result:
+        pause = FIRST_PAUSE
+        for attempt in range(1, TRIES + 1):
+            try:
+                return self._once(work)
+            except psycopg.Error as e:
+                error = self.error(e, maybe_done=getattr(e, "maybe_done", False) and not repeatable)
+                cause: BaseException = e
+            except RunStoreError as e:
+                error = cause = e
+            again = error.code == RUN_STORE_UNAVAILABLE and error.reason != "busy"
+            if not again or attempt == TRIES:
+                raise error from cause
+            log.info("trying again in %.3f s: %s", pause, error)
+            time.sleep(pause * random.uniform(0.5, 1.5))  # spreads those who lost it together
+            pause *= 2.5
+        raise AssertionError("unreachable")
+
+    def _once(self, work: Callable[[Session], Result]) -> Result:
+        session = self.take()
+        try:
+            return work(session)
+        except psycopg.Error as e:
+            e.maybe_done = session.in_flight  # type: ignore[attr-defined]
+            raise
+        finally:
+            self.give(session)
+
+    # Errors.
+
+    def error(self, e: psycopg.Error, *, maybe_done: bool = False) -> RunStoreError:
+        """What a driver error means for a command."""
+        if maybe_done:
+            return RunStoreError(
+                RUN_OUTCOME_UNKNOWN, "reply_lost", f"the connection was lost: {_brief(e)}"
+            )
+        state = e.sqlstate or ""
+        if state in ("55P03", "57014"):  # lock_not_available, query_canceled (statement time-out)
+            return RunStoreError(RUN_STORE_UNAVAILABLE, "busy", f"Postgres was busy: {_brief(e)}")
+        if state in ("42P01", "3F000"):  # undefined_table, invalid_schema_name
+            return RunStoreError(
+                RUN_INTEGRITY_ERROR,
+                "not_a_journal",
+                f"there is no journal in schema {self.schema!r}: {_brief(e)}",
+            )
+        return RunStoreError(RUN_STORE_UNAVAILABLE, "failed", f"Postgres: {_brief(e)}")
+
+
+def _with_settings(conninfo: str, schema: str, pooler: bool) -> str:
+    """The host's connection string with our session settings added to its options.
+
+    Behind a transaction pooler there is no session to set anything on: then the role carries the
+    settings (docs/postgres.md).
+    """
+    try:
+        parts = conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError as e:
+        raise RunStoreError(
+            RUN_VALIDATION_ERROR, "address", "the Postgres address cannot be read"
+        ) from e
+    parts.setdefault("connect_timeout", str(CONNECT_TIMEOUT))
+    parts.setdefault("application_name", f"runjournal-{os.getpid()}")
+    if not pooler:
+        settings = {
+            "search_path": schema.replace("\\", "\\\\").replace(" ", "\\ "),
+            "timezone": "UTC",
+            "default_transaction_isolation": "read\\ committed",
+            "lock_timeout": int(LOCK_TIMEOUT * 1000),
+            "statement_timeout": int(STATEMENT_TIMEOUT * 1000),
+            "idle_in_transaction_session_timeout": int(IDLE_IN_TRANSACTION_TIMEOUT * 1000),
+        }
+        ours = " ".join(f"-c {name}={value}" for name, value in settings.items())
+        parts["options"] = f"{parts.get('options') or ''} {ours}".strip()
+    return make_conninfo("", **parts)
+
+
+def _brief(e: BaseException) -> str:
+    """The first line of a driver's message, which never holds a password."""
+    return str(e).strip().splitlines()[0] if str(e).strip() else type(e).__name__
+
+
+def _after_fork_in_child() -> None:
+    """A child must not use, nor close, what it inherited: both ends would speak at once."""
+    for database in list(_databases):
+        _inherited.append((database._idle, database._sessions))
+        database._idle = deque()
+        database._sessions = weakref.WeakKeyDictionary()
+        database._opening = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,285 @@
+"""PostgresStore: the RunStore port on one Postgres schema."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+
+from ...domain.delivery import DeliveryRecord
+from ...domain.errors import RUN_INTEGRITY_ERROR, RUN_STORE_UNAVAILABLE, RunStoreError
+from ...domain.ports import (
+    Atomicity,
+    Attention,
+    Change,
+    Granted,
+    Granting,
+    Guard,
+    LeaseRef,
+    Reading,
+    Reply,
+    StoredEvent,
+)
+from ...domain.record import RunRecord
+from ..rows import body_of, checkpoint_of, delivery_body_of, record_of
+from . import statements as sql
+from .database import Database
+from .recorder import PostgresProcessRecorder
+from .session import Session
+
+_NO_LIMIT = 2**62
+
+
+class PostgresStore(PostgresProcessRecorder):
+    """Streams, records and the outbox in one schema, for any number of hosts.
+
+    Leases are judged on the server's clock, inside the statement that writes. The stamps inside
+    events are the server's instant of the last reply plus the time since then.
+    """
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._offset: timedelta | None = None
+
+    @property
+    def atomicity(self) -> Atomicity:
+        return "cross-process"
+
+    def now(self) -> datetime:
+        if self._offset is None:
+            self.get("-")
+        return datetime.fromtimestamp(time.monotonic(), UTC) + (self._offset or timedelta())
+
+    def _heard(self, now: datetime) -> datetime:
+        """Take note of the server's instant in a reply."""
+        self._offset = now - datetime.fromtimestamp(time.monotonic(), UTC)
+        return now
+
+    def get(self, run_id: str, now: datetime | None = None) -> Reading:
+        ((*row, server),) = self.database.read(sql.GET, run_id)
+        heard = self._heard(server)
+        record = None if row[0] is None else record_of(*_columns(row))
+        return Reading(record, now or heard)
+
+    def append(
+        self,
+        changes: Sequence[Change],
+        guard: Guard | None = None,
+        now: datetime | None = None,
+        patience: float | None = None,
+    ) -> Reply | None:
+        try:
+            rows = self.database.write(*_command(changes, guard, now))
+        except RunStoreError as e:
+            if isinstance(e.__cause__, psycopg.errors.UniqueViolation):
+                return None  # one of the streams is already past its expected version
+            raise
+        return self._reply(rows[0], changes[0].record, now) if rows else None
+
+    def _reply(self, row: tuple[Any, ...], record: Any, now: datetime | None) -> Reply:
+        at, ready_at, moved = row
+        if now is None:
+            self._heard(at)
+        held = isinstance(record, RunRecord) and record.lease is not None
+        return Reply(at, ready_at if held else None, bool(moved) and held)
+
+    def renew(self, leases: Sequence[LeaseRef], now: datetime | None = None) -> dict[str, Reply]:
+        replies = self._renew(sql.RENEW, leases, now)
+        for lease in leases:
+            if lease.run_id not in replies and self._still_held(lease, now):
+                try:
+                    replies |= self._renew(sql.RENEW_PATIENTLY, [lease], now)
+                except RunStoreError as e:
+                    if e.code != RUN_STORE_UNAVAILABLE:
+                        raise
+        return replies
+
+    def _renew(
+        self, statement: sql.Statement, leases: Sequence[LeaseRef], now: datetime | None
+    ) -> dict[str, Reply]:
+        if not leases:
+            return {}
+        ids, tokens, ttls = zip(*leases, strict=True)
+        # A renewal that was carried out twice is a renewal: it may be sent again.
+        rows = self.database.read(statement, ids, tokens, ttls, now)
+        return {run_id: Reply(at, ready_at, moved) for run_id, at, ready_at, moved in rows}
+
+    def _still_held(self, lease: LeaseRef, given: datetime | None) -> bool:
+        """Whether a lease that was not renewed looks held: then its row was locked."""
+        record, now = self.get(lease.run_id, given)
+        return (
+            record is not None
+            and record.lease is not None
+            and record.fencing_token == lease.fencing_token
+            and now < record.lease.expires_at
+        )
+
+    def claim(
+        self,
+        kinds: Sequence[str] | None,
+        limit: int,
+        grant: Granting,
+        now: datetime | None = None,
+    ) -> list[Granted]:
+        if kinds is None:
+            kinds = [kind for (kind,) in self.database.read(sql.CLAIMABLE_KINDS)]
+        granted: list[Granted] = []
+        while len(granted) < limit:
+            found, taken = self._claim(kinds, limit - len(granted), grant, now)
+            granted += taken
+            # Only runs that had to be set aside make another look worth while.
+            if found == len(taken):
+                break
+        return granted
+
+    def _claim(
+        self, kinds: Sequence[str], limit: int, grant: Granting, now: datetime | None
+    ) -> tuple[int, list[Granted]]:
+        def work(session: Session) -> tuple[int, list[Granted]]:
+            session.run(sql.BEGIN)
+            rows: list[tuple[Any, ...]] = []
+            for kind in kinds:
+                rows += session.run(sql.DUE, kind, now, limit)
+            rows = sorted(rows, key=lambda row: (row[5], row[0]))[:limit]
+            taken = [g for row in rows if (g := self._grant(session, row, grant, now)) is not None]
+            session.run(sql.COMMIT)
+            return len(rows), taken
+
+        return self.database.transaction(work)
+
+    def _grant(
+        self, session: Session, row: tuple[Any, ...], grant: Granting, now: datetime | None
+    ) -> Granted | None:
+        *columns, server = row
+        try:
+            change = grant(record_of(*_columns(columns)), now or self._heard(server))
+        except RunStoreError as e:
+            if e.code != RUN_INTEGRITY_ERROR:
+                raise
+            session.run(sql.SET_ASIDE, row[0], e.message)
+            return None
+        written = session.run(*_command([change], None, now))
+        record = change.record
+        if not written or not isinstance(record, RunRecord):
+            return None
+        return Granted(record, self._reply(written[0], record, now))
+
+    def read(
+        self, stream: str, after_version: int = 0, limit: int | None = None
+    ) -> Sequence[StoredEvent]:
+        rows = self.database.read(
+            sql.READ_STREAM, stream, after_version, _NO_LIMIT if limit is None else limit
+        )
+        return [StoredEvent(*row) for row in rows]
+
+    def runs(
+        self,
+        *,
+        status: str | None = None,
+        kind: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[RunRecord]:
+        rows = self.database.read(sql.LIST, status, kind, after, limit)
+        return [record_of(*_columns(row)) for row in rows]
+
+    def set_aside(self, run_id: str, reason: str) -> None:
+        self.database.write(sql.SET_ASIDE_QUEUED, run_id, reason)
+
+    def attention(self) -> list[Attention]:
+        return [Attention(*row) for row in self.database.read(sql.ATTENTION)]
+
+
+def _columns(row: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(row)
+
+
+def _command(
+    changes: Sequence[Change], guard: Guard | None, now: datetime | None
+) -> tuple[Any, ...]:
+    """The statement that writes these changes, and its values."""
+    change = changes[0]
+    record = change.record
+    assert isinstance(record, RunRecord)  # the first change is the run's
+    first = change.events[0]
+    if (
+        guard is not None
+        and guard.lease == "live"
+        and len(changes) == len(change.events) == 1
+        and first.topic == "run.checkpoint_saved"
+        and record.lease is not None
+    ):
+        return (
+            sql.SAVE_CHECKPOINT,
+            record.run_id,
+            change.expected_version,
+            guard.fencing_token,
+            now,
+            record.updated_at,
+            checkpoint_of(record),
+            record.head,
+            record.lease.ttl,
+            first.stream,
+            first.topic,
+            first.data,
+        )
+    events = [e for c in changes for e in c.events]
+    streams, versions, topics, states, _hashes = zip(*events, strict=True)
+    shared = (streams, versions, topics, states, *_delivery(changes), now)
+    ttl = None if record.lease is None else record.lease.ttl
+    if change.expected_version == 0:
+        return (
+            sql.CREATE,
+            *shared,
+            record.run_id,
+            record.kind,
+            record.status.value,
+            record.version,
+            record.fencing_token,
+            ttl,
+            record.available_at,
+            record.created_at,
+            record.updated_at,
+            checkpoint_of(record),
+            record.head,
+            body_of(record),
+        )
+    return (
+        sql.ADVANCE,
+        *shared,
+        record.run_id,
+        change.expected_version,
+        record.status.value,
+        record.version,
+        record.fencing_token,
+        ttl,
+        record.available_at,
+        record.updated_at,
+        checkpoint_of(record),
+        record.head,
+        body_of(record),
+        None if guard is None else guard.fencing_token,
+        guard is not None and guard.lease == "live",
+    )
+
+
+def _delivery(changes: Sequence[Change]) -> tuple[Any, ...]:
+    """The outbox row of the second change; one append has one delivery at most."""
+    if len(changes) == 1:
+        return (None,) * 9
+    record = changes[1].record
+    assert len(changes) == 2 and isinstance(record, DeliveryRecord)  # noqa: PT018
+    return (
+        record.invocation_id,
+        record.run_id,
+        record.delivery_ref,
+        record.status.value,
+        record.version,
+        record.created_at,
+        record.updated_at,
+        record.head,
+        delivery_body_of(record),
+    )
