@@ -101,7 +101,10 @@ class Database:
         try:
             conn = self._writer
             if conn is None:
-                conn = self._writer = self._connect(timeout=0)
+                conn = self._connect(timeout=limit)
+                # From here on `_begin_patiently` does the waiting; opening itself had to wait too.
+                conn.execute("PRAGMA busy_timeout = 0")
+                self._writer = conn
             try:
                 conn.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError:
