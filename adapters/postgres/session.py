@@ -12,9 +12,12 @@ from typing import Any
 
 import psycopg
 from psycopg import pq
-from psycopg.generators import execute
+from psycopg.generators import execute, fetch_many, send
 
 from .statements import BEGIN, COMMIT, Statement
+
+#: A statement and its values.
+Command = tuple[Statement, Sequence[Any]]
 
 _BINARY = 1
 _OK = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
@@ -49,53 +52,82 @@ class Session:
     def run(self, statement: Statement, *values: Any) -> list[tuple[Any, ...]]:
         """Send one statement, wait for it to be done, and return its rows.
 
-        Raises psycopg.Error. `in_flight` is then true if the statement may still be carried out.
+        Raises psycopg.Error. `in_flight` is then true if it may have been committed all the same.
         """
-        pgconn = self._pgconn
+        if self._prepare and statement.name not in self._prepared:
+            self._prepare_now(statement)
+        self.in_flight = statement is COMMIT or (self.idle and statement is not BEGIN)
+        self._send(statement, values)
+        results = self.connection.wait(execute(self._pgconn))
+        self._check(results)
+        self.in_flight = False
+        return _rows(results[-1], statement.gives)
+
+    def run_batch(self, *commands: Command) -> list[list[tuple[Any, ...]]]:
+        """Send several statements in one round trip, and return the rows of each.
+
+        The batch must begin or end a transaction of its own: an error leaves it to be rolled back.
+        """
+        for statement, _values in commands:
+            if self._prepare and statement.name not in self._prepared:
+                self._prepare_now(statement)
+        self.in_flight = commands[-1][0] is COMMIT
+        pgconn, wait = self._pgconn, self.connection.wait
+        pgconn.enter_pipeline_mode()
+        try:
+            for statement, values in commands:
+                self._send(statement, values)
+            pgconn.pipeline_sync()
+            wait(send(pgconn))
+            answers = [wait(fetch_many(pgconn)) for _ in commands]
+            wait(fetch_many(pgconn))  # the answer to the sync
+        finally:
+            if not self.broken:
+                pgconn.exit_pipeline_mode()
+        for answer in answers:
+            self._check(answer)
+        self.in_flight = False
+        return [
+            _rows(answer[-1], statement.gives)
+            for (statement, _values), answer in zip(commands, answers, strict=True)
+        ]
+
+    def _send(self, statement: Statement, values: Sequence[Any]) -> None:
         data = [
             None if value is None else kind.encode(value)
             for kind, value in zip(statement.takes, values, strict=True)
         ]
         formats = _FORMATS[len(data)]
         if self._prepare:
-            if statement.name not in self._prepared:
-                pgconn.send_prepare(statement.name, statement.text, statement.oids)
-                self._results()
-                self._prepared.add(statement.name)
-            self.in_flight = self._commits(statement)
-            pgconn.send_query_prepared(statement.name, data, formats, _BINARY)
+            self._pgconn.send_query_prepared(statement.name, data, formats, _BINARY)
         else:
-            self.in_flight = self._commits(statement)
-            pgconn.send_query_params(statement.text, data, statement.oids, formats, _BINARY)
-        result = self._results()[-1]
-        self.in_flight = False
-        gives = statement.gives
-        if result.ntuples == 1:  # nearly always
-            return [_row(result, 0, gives)]
-        return [_row(result, i, gives) for i in range(result.ntuples)]
+            self._pgconn.send_query_params(statement.text, data, statement.oids, formats, _BINARY)
 
-    def _commits(self, statement: Statement) -> bool:
-        """Whether a statement commits something: COMMIT itself, or one outside a transaction."""
-        return statement is COMMIT or (self.idle and statement is not BEGIN)
+    def _prepare_now(self, statement: Statement) -> None:
+        self._pgconn.send_prepare(statement.name, statement.text, statement.oids)
+        self._check(self.connection.wait(execute(self._pgconn)))
+        self._prepared.add(statement.name)
 
-    def _results(self) -> Sequence[pq.abc.PGresult]:
-        results: Sequence[pq.abc.PGresult] = self.connection.wait(execute(self._pgconn))
+    def _check(self, results: Sequence[Any]) -> None:
+        """Raise the first error among a statement's results."""
         for result in results:
             # Also after a first good one: a commit can still fail once the rows were sent.
             if result.status not in _OK:
                 if not self.broken:
                     self.in_flight = False  # an error answer: the statement was rolled back
                 raise psycopg.errors.error_from_result(result)
-        return results
 
     def close(self) -> None:
         self.connection.close()
 
 
-def _row(result: Any, i: int, gives: Sequence[Any]) -> tuple[Any, ...]:
+def _rows(result: Any, gives: Sequence[Any]) -> list[tuple[Any, ...]]:
     get = result.get_value
-    row = []
-    for column, kind in enumerate(gives):
-        value = get(i, column)
-        row.append(None if value is None else kind.decode(value))
-    return tuple(row)
+    rows = []
+    for i in range(result.ntuples):
+        row = []
+        for column, kind in enumerate(gives):
+            value = get(i, column)
+            row.append(None if value is None else kind.decode(value))
+        rows.append(tuple(row))
+    return rows

@@ -28,7 +28,7 @@ from ..rows import body_of, checkpoint_of, delivery_body_of, record_of
 from . import statements as sql
 from .database import Database
 from .recorder import PostgresProcessRecorder
-from .session import Session
+from .session import Command, Session
 
 _NO_LIMIT = 2**62
 
@@ -72,7 +72,8 @@ class PostgresStore(PostgresProcessRecorder):
         patience: float | None = None,
     ) -> Reply | None:
         try:
-            rows = self.database.write(*_command(changes, guard, now))
+            statement, values = _command(changes, guard, now)
+            rows = self.database.write(statement, *values)
         except RunStoreError as e:
             if isinstance(e.__cause__, psycopg.errors.UniqueViolation):
                 return None  # one of the streams is already past its expected version
@@ -138,34 +139,44 @@ class PostgresStore(PostgresProcessRecorder):
     def _claim(
         self, kinds: Sequence[str], limit: int, grant: Granting, now: datetime | None
     ) -> tuple[int, list[Granted]]:
+        """Two trips: lock the longest due runs of each kind; write the grants and commit."""
+
         def work(session: Session) -> tuple[int, list[Granted]]:
-            session.run(sql.BEGIN)
-            rows: list[tuple[Any, ...]] = []
-            for kind in kinds:
-                rows += session.run(sql.DUE, kind, now, limit)
-            rows = sorted(rows, key=lambda row: (row[5], row[0]))[:limit]
-            taken = [g for row in rows if (g := self._grant(session, row, grant, now)) is not None]
-            session.run(sql.COMMIT)
+            probes = [(sql.DUE, (kind, now, limit)) for kind in kinds]
+            _, *found = session.run_batch((sql.BEGIN, ()), *probes)
+            rows = sorted((r for rows in found for r in rows), key=lambda row: (row[5], row[0]))
+            rows = rows[:limit]
+            if not rows:
+                session.run(sql.ROLLBACK)
+                return 0, []
+            changes = [self._granting(row, grant, now) for row in rows]
+            commands = [
+                (sql.SET_ASIDE, (row[0], change.message))
+                if isinstance(change, RunStoreError)
+                else _command([change], None, now)
+                for row, change in zip(rows, changes, strict=True)
+            ]
+            *written, _ = session.run_batch(*commands, (sql.COMMIT, ()))
+            taken = [
+                Granted(change.record, self._reply(answer[0], change.record, now))
+                for change, answer in zip(changes, written, strict=True)
+                if isinstance(change, Change) and isinstance(change.record, RunRecord) and answer
+            ]
             return len(rows), taken
 
         return self.database.transaction(work)
 
-    def _grant(
-        self, session: Session, row: tuple[Any, ...], grant: Granting, now: datetime | None
-    ) -> Granted | None:
+    def _granting(
+        self, row: tuple[Any, ...], grant: Granting, now: datetime | None
+    ) -> Change | RunStoreError:
+        """The change that grants a run, or why it has to be set aside."""
         *columns, server = row
         try:
-            change = grant(record_of(*_columns(columns)), now or self._heard(server))
+            return grant(record_of(*_columns(columns)), now or self._heard(server))
         except RunStoreError as e:
             if e.code != RUN_INTEGRITY_ERROR:
                 raise
-            session.run(sql.SET_ASIDE, row[0], e.message)
-            return None
-        written = session.run(*_command([change], None, now))
-        record = change.record
-        if not written or not isinstance(record, RunRecord):
-            return None
-        return Granted(record, self._reply(written[0], record, now))
+            return e
 
     def read(
         self, stream: str, after_version: int = 0, limit: int | None = None
@@ -197,9 +208,7 @@ def _columns(row: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(row)
 
 
-def _command(
-    changes: Sequence[Change], guard: Guard | None, now: datetime | None
-) -> tuple[Any, ...]:
+def _command(changes: Sequence[Change], guard: Guard | None, now: datetime | None) -> Command:
     """The statement that writes these changes, and its values."""
     change = changes[0]
     record = change.record
@@ -212,8 +221,7 @@ def _command(
         and first.topic == "run.checkpoint_saved"
         and record.lease is not None
     ):
-        return (
-            sql.SAVE_CHECKPOINT,
+        return sql.SAVE_CHECKPOINT, (
             record.run_id,
             change.expected_version,
             guard.fencing_token,
@@ -231,8 +239,7 @@ def _command(
     shared = (streams, versions, topics, states, *_delivery(changes), now)
     ttl = None if record.lease is None else record.lease.ttl
     if change.expected_version == 0:
-        return (
-            sql.CREATE,
+        return sql.CREATE, (
             *shared,
             record.run_id,
             record.kind,
@@ -247,8 +254,7 @@ def _command(
             record.head,
             body_of(record),
         )
-    return (
-        sql.ADVANCE,
+    return sql.ADVANCE, (
         *shared,
         record.run_id,
         change.expected_version,
