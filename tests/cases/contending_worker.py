@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,9 @@ from itertools import chain, count, islice
 from typing import Any
 
 from runjournal import Journal, RunLeaseHandle, RunLedger, open_journal
+
+#: Seconds without any new event after which the reader gives up.
+IDLE = 10.0
 
 
 def life(ledger: RunLedger, run_id: str, kind: str) -> Iterator[Callable[[], object]]:
@@ -60,11 +64,19 @@ def write(journal: Journal, name: str, number: int) -> tuple[list[float], list[s
 
 
 def tail(journal: Journal, total: int) -> list[int]:
-    if not total:
-        return []
-    subscription = journal.application.recorder.subscribe(gt=0)
-    with subscription:
-        return [notification.id for notification in islice(subscription, total)]
+    """The positions that a subscription gave, until all have come, or none came for a while."""
+    positions: list[int] = []
+    if total:
+        with journal.application.recorder.subscribe(gt=0) as subscription:
+            while len(positions) < total:
+                giving_up = threading.Timer(IDLE, subscription.stop)
+                giving_up.start()
+                notification = next(subscription, None)
+                giving_up.cancel()
+                if notification is None:
+                    break
+                positions.append(notification.id)
+    return positions
 
 
 def main(url: str, name: str, threads: int, number: int, total: int) -> None:

@@ -74,9 +74,9 @@ def test_fifty_thousand_events_cost_what_ten_cost(journal_url: str) -> None:
         short = [grow(ledger, f"short-{n}", SHORT) for n in range(40)]
         measured = {}
         for name, act in operations(ledger).items():
-            # What else the machine does can only make a measurement worse, hardly three in a row.
+            # What else the machine does may spoil a measurement, but not each of four, nor by much.
             found = [ratio(act, long, short, 400)]
-            while found[-1] > ALLOWED and len(found) < 4:
+            while ALLOWED < found[-1] < 2 * ALLOWED and len(found) < 4:
                 found.append(ratio(act, long, short, 400))
             measured[name] = min(found)
         print({name: round(value, 3) for name, value in measured.items()})
