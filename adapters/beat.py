@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
+from math import inf
 
 from ..domain.errors import RunStoreError
 from ..domain.lease import RunLeaseHandle
@@ -13,9 +14,12 @@ from .clocks import ticks
 
 log = logging.getLogger("runjournal.beat")
 
+#: Seconds the thread stays when there is nothing to renew.
+LINGER = 10.0
+
 
 class ThreadBeat:
-    """One daemon thread a ledger, alive only while there is a lease to renew.
+    """One daemon thread a ledger, alive while there is a lease to renew and a little longer.
 
     A thread of its own, so that a handler that blocks its own thread does not lose its lease. A
     beat that fails changes nothing: whether the lease was renewed is unknown then, and the handle
@@ -37,18 +41,24 @@ class ThreadBeat:
         if ledger is None:
             return
         with self._changed:
+            # No need to wake the thread: it looks again within `heartbeat_every` in any case.
             self._handles[handle] = ticks() + ledger.heartbeat_every
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name=f"runjournal-beat-{ledger.owner}", daemon=True
                 )
                 self._thread.start()
-            self._changed.notify()
 
     def unwatch(self, handle: RunLeaseHandle) -> None:
         with self._changed:
-            if self._handles.pop(handle, None) is not None and not self._handles:
-                self._changed.notify()
+            self._handles.pop(handle, None)
+
+    def stop(self) -> None:
+        """Renew nothing any more and end the thread."""
+        with self._changed:
+            self._handles.clear()
+            self._ledger = None
+            self._changed.notify()
 
     def forget_thread(self) -> None:
         """After a fork: the thread is the parent's, and so are the leases."""
@@ -57,19 +67,24 @@ class ThreadBeat:
         self._thread = None
 
     def _run(self) -> None:
+        idle_since = ticks()
         while True:
+            ledger = self._ledger() if self._ledger else None
             with self._changed:
-                if not self._handles:
+                if self._handles:
+                    idle_since = ticks()
+                # A worker goes from run to run: starting a thread for each would cost more than
+                # the beat itself, so it stays for a while when there is nothing to renew.
+                if ledger is None or ticks() - idle_since > LINGER:
                     self._thread = None
                     return
-                pause = min(self._handles.values()) - ticks()
+                pause = min(self._handles.values(), default=inf) - ticks()
                 if pause > 0:
-                    self._changed.wait(pause)
+                    every = ledger.heartbeat_every
+                    del ledger
+                    self._changed.wait(min(pause, every))
                     continue
                 due = [h for h, at in self._handles.items() if at <= ticks()]
-            ledger = self._ledger() if self._ledger else None
-            if ledger is None:
-                return
             self._beat(ledger, due)
             del ledger
 

@@ -102,8 +102,9 @@ class Journal:
         self._codec = codec
         self.limits = limits
         self.application = JournalApplication(store, codec)
-        self._ledgers: list[RunLedger] = []
-        self._beats: list[ThreadBeat] = []
+        # Weak, so that a host may make a ledger for each request: a held lease keeps its own alive.
+        self._ledgers: weakref.WeakSet[RunLedger] = weakref.WeakSet()
+        self._beats: weakref.WeakSet[ThreadBeat] = weakref.WeakSet()
         _open_journals.add(self)
 
     @property
@@ -158,8 +159,8 @@ class Journal:
             limits=self.limits,
         )
         beat.attach(ledger)
-        self._ledgers.append(ledger)
-        self._beats.append(beat)
+        self._ledgers.add(ledger)
+        self._beats.add(beat)
         return ledger
 
     def events(self, run_id: str, after_version: int = 0) -> Iterator[Event]:
@@ -243,8 +244,10 @@ class Journal:
 
     def close(self) -> None:
         """Release the leases still held and let go of the store. Idempotent."""
-        for ledger in self._ledgers:
+        for ledger in list(self._ledgers):
             ledger.release_all("journal closed")
+        for beat in list(self._beats):
+            beat.stop()
         self._ledgers.clear()
         self._store.close()
         _open_journals.discard(self)
@@ -261,9 +264,9 @@ class Journal:
         self.close()
 
     def _after_fork(self) -> None:
-        for beat in self._beats:
+        for beat in list(self._beats):
             beat.forget_thread()
-        for ledger in self._ledgers:
+        for ledger in list(self._ledgers):
             ledger.forked(default_owner())
 
 
