@@ -107,7 +107,7 @@ def test_case_05_worker_renews_by_itself(journal: Journal) -> None:
                 rival.acquire("r")
             except RunStoreError as e:
                 polls.append(e.code)
-            ctx.ensure_held()
+            assert ctx.lease.held
         return "done"
 
     record = Worker(journal, handler, owner="a", lease_ttl=0.9).run_once()
