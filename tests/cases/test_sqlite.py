@@ -17,6 +17,7 @@ from runjournal.adapters.sqlite.database import WAL_LIMIT
 
 CONTENDER = Path(__file__).with_name("contending_worker.py")
 FORKER = Path(__file__).with_name("forking_host.py")
+OUTLIVER = Path(__file__).with_name("outliving_child.py")
 #: `make prove` sets it: cases in their full size.
 PROVE = bool(os.environ.get("RUNJOURNAL_PROVE"))
 
@@ -162,3 +163,20 @@ def test_case_64_fork_while_the_journal_is_open(
             verify_run(journal, run_id)
     with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as conn:
         assert conn.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing to fork with")
+def test_case_64_parent_closes_before_its_child(
+    sqlite_url: str, start_script: Start, verify_run: Verify
+) -> None:
+    """What the child is told is written, stays written, though the parent closed the file since.
+
+    SQLite keeps a process's locks in its memory: a child that inherits them believes it holds
+    locks that it does not, and the parent would take the log away from under it.
+    """
+    said, complaints = start_script(OUTLIVER, sqlite_url).communicate()
+    assert complaints == ""
+    with open_journal(sqlite_url) as journal:
+        assert len(list(journal.events("child"))) == int(said) == 103
+        for run in journal.runs():
+            verify_run(journal, run.run_id)
