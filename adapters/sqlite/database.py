@@ -279,14 +279,13 @@ def _check_file(path: Path) -> None:
         raise RunStoreError(
             RUN_VALIDATION_ERROR, "address", f"{path}: the folder {path.parent} does not exist"
         )
+    if not _writable(path.parent):
+        raise _read_only(path)
     if not path.exists():
-        if not os.access(path.parent, os.W_OK):
-            raise _read_only(path)
         return
     if not path.is_file():
         raise RunStoreError(RUN_VALIDATION_ERROR, "address", f"{path} is not a file")
-    writable = stat.S_IMODE(path.stat().st_mode) & 0o222
-    if not writable or not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
+    if not _writable(path):
         raise _read_only(path)
     with path.open("rb") as file:
         header = file.read(100)
@@ -304,6 +303,11 @@ def _check_file(path: Path) -> None:
     # With a log beside it the file may rightly be shorter: a checkpoint was cut off or is running.
     if path.stat().st_size < size and not (wal.exists() and wal.stat().st_size):
         raise _truncated(path)
+
+
+def _writable(path: Path) -> bool:
+    """Whether it is meant to be written to: by its mode as well, which root could override."""
+    return bool(stat.S_IMODE(path.stat().st_mode) & 0o222) and os.access(path, os.W_OK)
 
 
 def _foreign(path: Path, what: str) -> RunStoreError:
