@@ -1,4 +1,4 @@
-"""Cases of one SQLite file: contention, the write-ahead log, and forks."""
+"""Cases of one SQLite file: contention, and the write-ahead log."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from runjournal import Journal, open_journal
 from runjournal.adapters.sqlite.database import WAL_LIMIT
 
 CONTENDER = Path(__file__).with_name("contending_worker.py")
-FORKER = Path(__file__).with_name("forking_host.py")
-OUTLIVER = Path(__file__).with_name("outliving_child.py")
 #: `make prove` sets it: cases in their full size.
 PROVE = bool(os.environ.get("RUNJOURNAL_PROVE"))
 
@@ -127,56 +125,3 @@ def test_case_58_the_log_shrinks_again(tmp_path: Path) -> None:
         assert count == 2 + 2000 + appends + 2 * 2001
         lease.complete()
     assert os.listdir(tmp_path) == ["journal.db"]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing to fork with")
-def test_case_64_fork_while_the_journal_is_open(
-    sqlite_url: str, start_script: Start, verify_run: Verify
-) -> None:
-    """Children connect anew, the parent's leases are refused to them, and the parent goes on."""
-    said, complaints = start_script(FORKER, sqlite_url).communicate()
-    assert said, complaints
-    found = json.loads(said)
-    assert found["codes"] == [0, 0, 0, 0], complaints
-    with open_journal(sqlite_url) as journal:
-        owners = set()
-        for number in range(4):
-            events: list[Any] = list(journal.events(f"child-{number}"))
-            assert len(events) == 100
-            result = events[-1].result
-            assert result["refusals"] == ["RUN_LEASE_LOST/forked"] * 4
-            owners.add(result["owner"])
-            verify_run(journal, f"child-{number}")
-        assert len(owners) == 4
-        assert "parent" not in owners
-        # Nobody but the parent wrote to its runs, and none of its writes is missing.
-        assert [e.topic for e in journal.events("quiet")] == [
-            "run.queued",
-            "run.lease_granted",
-            "run.checkpoint_saved",
-            "run.checkpoint_saved",
-            "run.completed",
-        ]
-        steps = [e.state for e in journal.events("busy") if e.topic == "run.checkpoint_saved"]
-        assert steps == [{"step": n} for n in range(found["written"])]
-        for run_id in ("quiet", "busy"):
-            verify_run(journal, run_id)
-    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as conn:
-        assert conn.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing to fork with")
-def test_case_64_parent_closes_before_its_child(
-    sqlite_url: str, start_script: Start, verify_run: Verify
-) -> None:
-    """What the child is told is written, stays written, though the parent closed the file since.
-
-    SQLite keeps a process's locks in its memory: a child that inherits them believes it holds
-    locks that it does not, and the parent would take the log away from under it.
-    """
-    said, complaints = start_script(OUTLIVER, sqlite_url).communicate()
-    assert complaints == ""
-    with open_journal(sqlite_url) as journal:
-        assert len(list(journal.events("child"))) == int(said) == 103
-        for run in journal.runs():
-            verify_run(journal, run.run_id)
