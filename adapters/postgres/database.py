@@ -35,7 +35,7 @@ STATEMENT_TIMEOUT = 30.0
 IDLE_IN_TRANSACTION_TIMEOUT = 30.0
 CONNECT_TIMEOUT = 10
 #: How often a command that surely was not carried out is sent again, and the first pause.
-TRIES = 6
+TRIES = 8
 FIRST_PAUSE = 0.02
 
 _databases: weakref.WeakSet[Database] = weakref.WeakSet()
@@ -80,14 +80,9 @@ class Database:
 
     def migrate(self) -> list[int]:
         """Apply the migrations that are missing."""
-        session = self.take()
-        try:
-            conn = session.connection
-            return migrate(conn, self.schema)
-        except psycopg.Error as e:
-            raise self.error(e) from e
-        finally:
-            self.give(session)
+        return self._patiently(
+            lambda session: migrate(session.connection, self.schema), repeatable=True
+        )
 
     # Lending connections.
 
@@ -120,13 +115,7 @@ class Database:
             self._idle.append(session)
 
     def _connect(self) -> Session:
-        try:
-            conn = psycopg.connect(self._conninfo, autocommit=True)
-        except psycopg.Error as e:
-            raise RunStoreError(
-                RUN_STORE_UNAVAILABLE, "failed", f"no connection to Postgres: {_brief(e)}"
-            ) from e
-        return Session(conn, prepare=not self.pooler)
+        return Session(psycopg.connect(self._conninfo, autocommit=True), prepare=not self.pooler)
 
     def close(self) -> None:
         self._closed = True
@@ -158,11 +147,9 @@ class Database:
             try:
                 return self._once(work)
             except psycopg.Error as e:
-                error = self.error(e, maybe_done=getattr(e, "maybe_done", False) and not repeatable)
-                cause: BaseException = e
-            except RunStoreError as e:
-                error = cause = e
-            again = error.code == RUN_STORE_UNAVAILABLE and error.reason != "busy"
+                maybe_done = getattr(e, "maybe_done", False) and not repeatable
+                error, cause = self.error(e, maybe_done=maybe_done), e
+                again = not maybe_done and _passes(e)
             if not again or attempt == TRIES:
                 raise error from cause
             log.info("trying again in %.3f s: %s", pause, error)
@@ -198,6 +185,21 @@ class Database:
                 f"there is no journal in schema {self.schema!r}: {_brief(e)}",
             )
         return RunStoreError(RUN_STORE_UNAVAILABLE, "failed", f"Postgres: {_brief(e)}")
+
+
+def _passes(e: psycopg.Error) -> bool:
+    """Whether it may be over in a moment: the connection, a restart, a deadlock, no free slot."""
+    if e.sqlstate is None:
+        return isinstance(e, psycopg.OperationalError | psycopg.InterfaceError)
+    return e.sqlstate[:2] == "08" or e.sqlstate in (
+        "40001",  # serialization_failure
+        "40P01",  # deadlock_detected
+        "53300",  # too_many_connections
+        "57P01",  # admin_shutdown
+        "57P02",  # crash_shutdown
+        "57P03",  # cannot_connect_now
+        "25006",  # read_only_sql_transaction: a failover that is not over
+    )
 
 
 def _with_settings(conninfo: str, schema: str, pooler: bool) -> str:

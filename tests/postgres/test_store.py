@@ -1,0 +1,42 @@
+"""The Postgres store keeps the contract, in both of its modes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+from runjournal.adapters.contract import PersistenceContract, RunStoreContract
+from runjournal.adapters.postgres.database import Database
+from runjournal.adapters.postgres.store import PostgresStore
+
+
+class TestPostgresStore(RunStoreContract, PersistenceContract):
+    pooler = False
+
+    @pytest.fixture(autouse=True)
+    def _databases(self, new_postgres: Callable[[], str]) -> None:
+        self.new_database = new_postgres
+        self.urls: dict[int, str] = {}
+
+    def make_store(self, tmp_path: Path) -> PostgresStore:
+        return self.open(self.new_database())
+
+    def open(self, url: str) -> PostgresStore:
+        store = PostgresStore(Database(url, pooler=self.pooler))
+        self.urls[id(store)] = url
+        return store
+
+    def reopen(self, store: PostgresStore) -> PostgresStore:
+        return self.open(self.urls[id(store)])
+
+    def spoil(self, store: PostgresStore, run_id: str) -> None:
+        with psycopg.connect(self.urls[id(store)]) as conn:
+            conn.execute("UPDATE runs SET body = '\\xff' WHERE run_id = %s", (run_id,))
+
+
+class TestPostgresStoreBehindATransactionPooler(TestPostgresStore):
+    """Nothing that outlives a transaction is relied on: no prepared statements, no settings."""
+
+    pooler = True
