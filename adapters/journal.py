@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
 from ..domain.checks import check_identifier, check_integer, check_optional, check_time, refuse
@@ -26,6 +26,9 @@ from .beat import ThreadBeat
 from .clocks import RandomIds, default_owner, ticks
 from .codec import OrjsonCodec
 
+if TYPE_CHECKING:
+    from .postgres.database import HostPool
+
 #: Events read in one short transaction when a whole stream is read.
 PAGE = 500
 
@@ -37,23 +40,34 @@ def open_journal(
     *,
     limits: DeploymentLimits | None = None,
     registry: EventRegistry | None = None,
+    schema: str = "public",
+    pool: HostPool | None = None,
+    pooler: bool = False,
+    create: bool = True,
 ) -> Journal:
     """Open the journal at `url`, creating it where there is none.
 
     url       "memory:" (this process only), "sqlite:///runs.db" (relative), "sqlite:////var/runs.db"
-              (absolute); "?synchronous=normal" gives up the last commits on a power loss for speed
+              (absolute), "postgresql://..."; for SQLite "?synchronous=normal" gives up the last
+              commits on a power loss for speed
     limits    what the deployment allows a run to store
     registry  the events that can be read; a host that adds or upcasts events passes its own
+
+    For Postgres only:
+    schema    the namespace of the journal's tables
+    pool      a pool of the host's own to take connections from, such as psycopg_pool's
+    pooler    the address is a transaction pooler's (PgBouncer): nothing is prepared or set
+    create    whether to create or migrate the tables; without, they must be there
 
     Raises RUN_VALIDATION_ERROR / address or read_only, RUN_INTEGRITY_ERROR / not_a_journal,
     newer_database, damaged_database or missing_upcaster. A refused file is left untouched.
     """
-    store = _store_for(url)
+    store = _store_for(url, schema, pool, pooler, create)
     codec = OrjsonCodec(registry or EventRegistry([*RUN_EVENTS, *DELIVERY_EVENTS]))
     return Journal(store, codec, limits or DeploymentLimits())
 
 
-def _store_for(url: str) -> Any:
+def _store_for(url: str, schema: str, pool: HostPool | None, pooler: bool, create: bool) -> Any:
     if not isinstance(url, str):
         raise refuse("address", f"the journal's address must be a str, not {type(url).__name__}")
     scheme, _, rest = url.partition(":")
@@ -74,7 +88,8 @@ def _store_for(url: str) -> Any:
         from .postgres.database import Database  # likewise
         from .postgres.store import PostgresStore
 
-        return PostgresStore(Database(url))
+        check_identifier(schema, "schema")
+        return PostgresStore(Database(url, schema, pool=pool, pooler=pooler, create=create))
     raise refuse("address", f"{_masked(url)!r} is no journal address")
 
 

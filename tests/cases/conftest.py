@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
+import psycopg
 import pytest
 from runjournal import Journal
 
@@ -62,18 +63,22 @@ def name_doors() -> Doors:
     return doors
 
 
+OUTBOX = "SELECT invocation_id, status FROM delivery_outbox WHERE run_id = "
+
+
 @pytest.fixture
-def outbox_rows() -> Callable[[Journal, str], list[tuple[str, str]]]:
-    """Given a journal and a run: invocation id and status of its rows in the outbox."""
+def outbox_rows(journal_url: str) -> Callable[[Journal, str], list[tuple[str, str]]]:
+    """Given the journal and a run: invocation id and status of its rows in the outbox."""
 
     def rows(journal: Journal, run_id: str) -> list[tuple[str, str]]:
+        if journal_url.startswith("sqlite"):
+            with closing(sqlite3.connect(journal_url.removeprefix("sqlite:///"))) as file:
+                return file.execute(f"{OUTBOX} ?", (run_id,)).fetchall()
+        if journal_url.startswith("postgres"):
+            with psycopg.connect(journal_url) as conn:
+                return conn.execute(f"{OUTBOX} %s".encode(), (run_id,)).fetchall()
         store: Any = journal.store
-        if journal.atomicity == "process":
-            found = [r for r in store.outbox.values() if r.run_id == run_id]
-            return [(r.invocation_id, r.status.value) for r in found]
-        with closing(sqlite3.connect(store.database.path)) as conn:
-            return conn.execute(
-                "SELECT invocation_id, status FROM delivery_outbox WHERE run_id = ?", (run_id,)
-            ).fetchall()
+        found = [r for r in store.outbox.values() if r.run_id == run_id]
+        return [(r.invocation_id, r.status.value) for r in found]
 
     return rows
