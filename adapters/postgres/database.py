@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import random
@@ -38,6 +39,8 @@ CONNECT_TIMEOUT = 10
 TRIES = 8
 FIRST_PAUSE = 0.02
 
+#: Each database names its prepared statements apart: two may share a host's connections.
+_numbers = itertools.count(1)
 _databases: weakref.WeakSet[Database] = weakref.WeakSet()
 _inherited: list[Any] = []
 
@@ -68,8 +71,9 @@ class Database:
     ) -> None:
         self.schema = schema
         self.pooler = pooler
+        self._number = next(_numbers)
         self._pool = pool
-        self._conninfo = _with_settings(conninfo, schema, pooler)
+        self._conninfo = _with_settings(conninfo, pooler)
         self._idle: deque[Session] = deque()
         self._sessions: weakref.WeakKeyDictionary[Any, Session] = weakref.WeakKeyDictionary()
         self._closed = False
@@ -94,7 +98,7 @@ class Database:
             conn = self._pool.getconn()
             session = self._sessions.get(conn)
             if session is None:
-                session = self._sessions[conn] = Session(conn, prepare=not self.pooler)
+                session = self._sessions[conn] = self._session(conn)
             return session
         try:
             while True:
@@ -115,7 +119,10 @@ class Database:
             self._idle.append(session)
 
     def _connect(self) -> Session:
-        return Session(psycopg.connect(self._conninfo, autocommit=True), prepare=not self.pooler)
+        return self._session(psycopg.connect(self._conninfo, autocommit=True))
+
+    def _session(self, conn: psycopg.Connection[Any]) -> Session:
+        return Session(conn, self.schema, self._number, prepare=not self.pooler)
 
     def close(self) -> None:
         self._closed = True
@@ -202,7 +209,7 @@ def _passes(e: psycopg.Error) -> bool:
     )
 
 
-def _with_settings(conninfo: str, schema: str, pooler: bool) -> str:
+def _with_settings(conninfo: str, pooler: bool) -> str:
     """The host's connection string with our session settings added to its options.
 
     Behind a transaction pooler there is no session to set anything on: then the role carries the
@@ -218,7 +225,6 @@ def _with_settings(conninfo: str, schema: str, pooler: bool) -> str:
     parts.setdefault("application_name", f"runjournal-{os.getpid()}")
     if not pooler:
         settings = {
-            "search_path": schema.replace("\\", "\\\\").replace(" ", "\\ "),
             "timezone": "UTC",
             "default_transaction_isolation": "read\\ committed",
             "lock_timeout": int(LOCK_TIMEOUT * 1000),

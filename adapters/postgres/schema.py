@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from textwrap import dedent
 from typing import Any
 
 import psycopg
+from psycopg.sql import SQL, Identifier, Literal
 
+from ...domain.checks import check_identifier, refuse
 from ...domain.errors import RUN_INTEGRITY_ERROR, RunStoreError
 
 #: Taken while migrating, so that of several starting processes one migrates and the rest wait.
 LOCK = 0x524A4E4C
+#: Of a longer name Postgres keeps so many bytes, and drops the rest without an error.
+NAME_BYTES = 63
 
 MIGRATIONS: tuple[str, ...] = (
     """
@@ -79,39 +86,132 @@ def migrate(conn: psycopg.Connection[Any], schema: str) -> list[int]:
     read, so that a role without any right to create can open it.
     Raises RUN_INTEGRITY_ERROR / newer_database.
     """
-    if _version(conn, schema) == len(MIGRATIONS):
-        return []
-    with conn.transaction():
-        conn.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (LOCK, schema))
-        done = _version(conn, schema)
-        conn.execute(
-            psycopg.sql.SQL("CREATE SCHEMA IF NOT EXISTS {0}").format(
-                psycopg.sql.Identifier(schema)
-            )
+    with _autocommit(conn):
+        if not missing(conn, schema):
+            return []
+        with conn.transaction():
+            return _migrate(conn, schema)
+
+
+def _migrate(conn: psycopg.Connection[Any], schema: str) -> list[int]:
+        # What others did while the lock was waited for must be seen.
+        conn.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        conn.execute(_lock(schema).encode())
+        numbers = missing(conn, schema)
+        # Asking for a schema that exists needs the right to create one all the same.
+        if numbers and not _exists(conn, schema):
+            conn.execute(_creation(schema).encode())
+        conn.execute(_body(schema, numbers).encode())
+    return numbers
+
+
+def missing(conn: psycopg.Connection[Any], schema: str) -> list[int]:
+    """The numbers of the migrations that the namespace lacks, without changing anything.
+
+    Raises RUN_INTEGRITY_ERROR / newer_database.
+    """
+    with _autocommit(conn):
+        return list(range(_version(conn, schema) + 1, len(MIGRATIONS) + 1))
+
+
+def script(schema: str, numbers: list[int]) -> str:
+    """What `migrate` does for these migrations, as SQL that somebody else can run.
+
+    One transaction. Run where it does not fit, it fails and changes nothing.
+    """
+    if not numbers:
+        return f"-- runjournal: nothing to do, the schema has version {len(MIGRATIONS)}.\n"
+    return (
+        f"-- runjournal: migrations {numbers[0]} to {numbers[-1]}, in one transaction.\n"
+        f"BEGIN;\n{_lock(schema)};\n{_creation(schema)};\n{_body(schema, numbers)}COMMIT;\n"
+    )
+
+
+def check(conn: psycopg.Connection[Any], schema: str) -> None:
+    """Refuse a namespace that this code cannot work with as it is.
+
+    Raises RUN_INTEGRITY_ERROR / not_a_journal or newer_database.
+    """
+    if numbers := missing(conn, schema):
+        lacks = f"has no migration {numbers[0]}" if numbers[0] > 1 else "holds no journal"
+        raise RunStoreError(
+            RUN_INTEGRITY_ERROR,
+            "not_a_journal",
+            f"schema {schema!r} {lacks}; `runjournal migrate` brings it up to date",
         )
-        conn.execute("SELECT set_config('search_path', quote_ident(%s), true)", (schema,))
-        conn.execute("CREATE TABLE IF NOT EXISTS runjournal_schema (version bigint PRIMARY KEY)")
-        applied = list(range(done + 1, len(MIGRATIONS) + 1))
-        for number in applied:
-            conn.execute(MIGRATIONS[number - 1].encode())
-            conn.execute("INSERT INTO runjournal_schema VALUES (%s)", (number,))
-    return applied
+
+
+def check_name(schema: str) -> None:
+    """Refuse what Postgres would refuse as a schema's name, shorten, or take for something else.
+
+    Raises RUN_VALIDATION_ERROR / identifier.
+    """
+    check_identifier(schema, "schema")
+    if len(schema.encode()) > NAME_BYTES:
+        raise refuse("identifier", f"schema {schema!r} is longer than {NAME_BYTES} bytes")
+    if schema.startswith("pg_") or schema in ("information_schema", "$user"):
+        raise refuse("identifier", f"schema {schema!r} is a name that Postgres keeps for itself")
+
+
+@contextmanager
+def _autocommit(conn: psycopg.Connection[Any]) -> Iterator[None]:
+    """Transactions are ours alone: a host's pool may hand out connections that begin their own."""
+    before = conn.autocommit
+    conn.autocommit = True
+    try:
+        yield
+    finally:
+        if not conn.closed:
+            conn.autocommit = before
 
 
 def _version(conn: psycopg.Connection[Any], schema: str) -> int:
+    """How many migrations the namespace has; 0 where there is no journal.
+    """
+    check_name(schema)
     (exists,) = conn.execute(
         "SELECT to_regclass(quote_ident(%s) || '.runjournal_schema') IS NOT NULL", (schema,)
     ).fetchone() or (False,)
     if not exists:
         return 0
-    table = psycopg.sql.Identifier(schema, "runjournal_schema")
-    (version,) = conn.execute(
-        psycopg.sql.SQL("SELECT coalesce(max(version), 0) FROM {0}").format(table)
+    table = Identifier(schema, "runjournal_schema")
+    (found,) = conn.execute(
+        SQL("SELECT coalesce(max(version), 0) FROM {0}").format(table)
     ).fetchone() or (0,)
-    if version > len(MIGRATIONS):
+    if found > len(MIGRATIONS):
         raise RunStoreError(
             RUN_INTEGRITY_ERROR,
             "newer_database",
-            f"schema {schema!r} has version {version}; this code knows {len(MIGRATIONS)}",
+            f"schema {schema!r} has version {found}; this code knows {len(MIGRATIONS)}",
         )
-    return int(version)
+    return int(found)
+
+
+def _exists(conn: psycopg.Connection[Any], schema: str) -> bool:
+    row = conn.execute("SELECT to_regnamespace(quote_ident(%s)) IS NOT NULL", (schema,)).fetchone()
+    return row is not None and bool(row[0])
+
+
+def _lock(schema: str) -> str:
+    # Inside a DO block it gives no row, which psql would print.
+    name = Literal(schema).as_string(None)
+    text = Literal(f"BEGIN PERFORM pg_advisory_xact_lock({LOCK}, hashtext({name})); END")
+    return f"DO {text.as_string(None)}"
+
+
+def _creation(schema: str) -> str:
+    return f"CREATE SCHEMA IF NOT EXISTS {Identifier(schema).as_string(None)}"
+
+
+def _body(schema: str, numbers: list[int]) -> str:
+    """The migrations themselves, and the note that they were applied."""
+    steps = [
+        f"-- Migration {number}.\n{dedent(MIGRATIONS[number - 1]).strip()}\n"
+        f"INSERT INTO runjournal_schema VALUES ({number});\n"
+        for number in numbers
+    ]
+    return (
+        f"SET LOCAL search_path TO {Identifier(schema).as_string(None)};\n"
+        f"CREATE TABLE IF NOT EXISTS runjournal_schema (version bigint PRIMARY KEY);\n"
+        f"{''.join(steps)}"
+    )

@@ -27,15 +27,26 @@ _FORMATS = [[_BINARY] * n for n in range(32)]
 class Session:
     """Runs statements on one connection, one at a time.
 
+    schema   where the journal's tables are
+    number   sets the names of its prepared statements apart from another journal's
     prepare  False behind a pooler that gives each transaction another server connection: then
              every statement is sent with its text, still in one round trip
     """
 
-    def __init__(self, connection: psycopg.Connection[Any], *, prepare: bool = True) -> None:
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        schema: str,
+        number: int = 0,
+        *,
+        prepare: bool = True,
+    ) -> None:
         self.connection = connection
+        self._schema = schema
+        self._number = number
         self._pgconn = connection.pgconn
         self._prepare = prepare
-        self._prepared: set[bytes] = set()
+        self._prepared: dict[bytes, bytes] = {}
         #: Whether a commit may be under way whose answer has not fully arrived.
         self.in_flight = False
 
@@ -99,14 +110,17 @@ class Session:
         ]
         formats = _FORMATS[len(data)]
         if self._prepare:
-            self._pgconn.send_query_prepared(statement.name, data, formats, _BINARY)
+            name = self._prepared[statement.name]
+            self._pgconn.send_query_prepared(name, data, formats, _BINARY)
         else:
-            self._pgconn.send_query_params(statement.text, data, statement.oids, formats, _BINARY)
+            text = statement.within(self._schema)
+            self._pgconn.send_query_params(text, data, statement.oids, formats, _BINARY)
 
     def _prepare_now(self, statement: Statement) -> None:
-        self._pgconn.send_prepare(statement.name, statement.text, statement.oids)
+        name = b"%b_%d" % (statement.name, self._number)
+        self._pgconn.send_prepare(name, statement.within(self._schema), statement.oids)
         self._check(self.connection.wait(execute(self._pgconn)))
-        self._prepared.add(statement.name)
+        self._prepared[statement.name] = name
 
     def _check(self, results: Sequence[Any]) -> None:
         """Raise the first error among a statement's results."""

@@ -12,6 +12,7 @@ clock_timestamp(), never now(), which stands still while a statement waits.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from .wire import (
@@ -30,7 +31,11 @@ from .wire import (
 
 
 class Statement(NamedTuple):
-    """A prepared statement: its name, its text, and the types of what goes in and comes out."""
+    """A prepared statement: its name, its text, and the types of what goes in and comes out.
+
+    Tables are written @name: `within` puts the journal's schema in their place, so that nothing
+    depends on the search path of a connection, which may be the host's or a pooler's.
+    """
 
     name: bytes
     text: bytes
@@ -40,6 +45,12 @@ class Statement(NamedTuple):
     @property
     def oids(self) -> list[int]:
         return [t.oid for t in self.takes]
+
+    def within(self, schema: str) -> bytes:
+        """The text for the journal in this schema."""
+        quoted = '"' + schema.replace('"', '""') + '".'
+        literal = quoted.replace("'", "''")
+        return re.sub(rb"('?)@", lambda m: m[1] + (literal if m[1] else quoted).encode(), self.text)
 
 
 def _statement(name: str, text: str, takes: tuple[Type, ...], gives: tuple[Type, ...]) -> Statement:
@@ -60,20 +71,20 @@ SAVE_CHECKPOINT = _statement(
     "save_checkpoint",
     """
     WITH l AS MATERIALIZED (
-        SELECT run_id, ready_at FROM runs
+        SELECT run_id, ready_at FROM @runs
         WHERE run_id = $1 AND version = $2 AND fencing_token = $3 AND status = 'running'
         FOR UPDATE
     ), c AS MATERIALIZED (
         SELECT run_id, ready_at, coalesce($4, clock_timestamp()) AS at FROM l
     ), u AS (
-        UPDATE runs r SET
+        UPDATE @runs r SET
             version = $2 + 1, updated_at = $5, checkpoint = $6, head = $7,
             ready_at = CASE WHEN c.ready_at - c.at < make_interval(secs => $8 / 2)
                             THEN c.at + make_interval(secs => $8) ELSE r.ready_at END
         FROM c WHERE r.run_id = c.run_id AND c.ready_at > c.at
         RETURNING c.at, r.ready_at, c.ready_at AS before
     ), e AS (
-        INSERT INTO events (stream, version, topic, state)
+        INSERT INTO @events (stream, version, topic, state)
         SELECT $9, $2 + 1, $10, $11 FROM u
     )
     SELECT at, ready_at, ready_at <> before FROM u
@@ -83,11 +94,11 @@ SAVE_CHECKPOINT = _statement(
 )
 
 _EVENTS = """e AS (
-        INSERT INTO events (stream, version, topic, state)
+        INSERT INTO @events (stream, version, topic, state)
         SELECT n.* FROM u, unnest($1::text[], $2::bigint[], $3::text[], $4::bytea[])
             AS n (stream, version, topic, state) ORDER BY n.stream DESC, n.version
     ), o AS (
-        INSERT INTO delivery_outbox (invocation_id, run_id, delivery_ref, status, version,
+        INSERT INTO @delivery_outbox (invocation_id, run_id, delivery_ref, status, version,
             next_attempt_at, updated_at, head, body)
         SELECT $5, $6, $7, $8, $9, $10, $11, $12, $13 FROM u WHERE $5::text IS NOT NULL
     )"""
@@ -101,7 +112,7 @@ CREATE = _statement(
     "create",
     f"""
     WITH c AS MATERIALIZED (SELECT coalesce($14, clock_timestamp()) AS at), u AS (
-        INSERT INTO runs (run_id, kind, status, version, fencing_token, ready_at, created_at,
+        INSERT INTO @runs (run_id, kind, status, version, fencing_token, ready_at, created_at,
             updated_at, checkpoint, head, body)
         SELECT $15, $16, $17, $18, $19,
             CASE WHEN $20::float8 IS NOT NULL THEN c.at + make_interval(secs => $20)
@@ -125,12 +136,12 @@ ADVANCE = _statement(
     "advance",
     f"""
     WITH l AS MATERIALIZED (
-        SELECT run_id, status, fencing_token, ready_at FROM runs
+        SELECT run_id, status, fencing_token, ready_at FROM @runs
         WHERE run_id = $15 AND version = $16 FOR UPDATE
     ), c AS MATERIALIZED (
         SELECT l.*, coalesce($14, clock_timestamp()) AS at FROM l
     ), u AS (
-        UPDATE runs r SET
+        UPDATE @runs r SET
             status = $17, version = $18, fencing_token = $19, attention = NULL,
             ready_at = CASE WHEN $20::float8 IS NOT NULL THEN c.at + make_interval(secs => $20)
                             WHEN $17 = 'queued' THEN coalesce($21, c.at) END,
@@ -157,13 +168,13 @@ _RENEW = """
     WITH w AS MATERIALIZED (
         SELECT * FROM unnest($1::text[], $2::bigint[], $3::float8[]) AS w (run_id, token, ttl)
     ), l AS MATERIALIZED (
-        SELECT r.run_id, r.ready_at, w.ttl FROM runs r JOIN w ON r.run_id = w.run_id
+        SELECT r.run_id, r.ready_at, w.ttl FROM @runs r JOIN w ON r.run_id = w.run_id
         WHERE r.fencing_token = w.token AND r.status = 'running' AND r.ready_at IS NOT NULL
         ORDER BY r.run_id FOR UPDATE OF r {skip}
     ), c AS MATERIALIZED (
         SELECT l.*, coalesce($4, clock_timestamp()) AS at FROM l
     )
-    UPDATE runs r SET ready_at = greatest(c.ready_at, c.at + make_interval(secs => c.ttl))
+    UPDATE @runs r SET ready_at = greatest(c.ready_at, c.at + make_interval(secs => c.ttl))
     FROM c WHERE r.run_id = c.run_id AND c.ready_at > c.at
     RETURNING r.run_id, c.at, r.ready_at, r.ready_at > c.ready_at
 """
@@ -178,9 +189,9 @@ CLAIMABLE_KINDS = _statement(
     "claimable_kinds",
     """
     WITH RECURSIVE k (kind) AS (
-        (SELECT kind FROM runs WHERE ready_at IS NOT NULL ORDER BY kind LIMIT 1)
+        (SELECT kind FROM @runs WHERE ready_at IS NOT NULL ORDER BY kind LIMIT 1)
         UNION ALL
-        SELECT (SELECT kind FROM runs WHERE ready_at IS NOT NULL AND kind > k.kind
+        SELECT (SELECT kind FROM @runs WHERE ready_at IS NOT NULL AND kind > k.kind
                 ORDER BY kind LIMIT 1) FROM k WHERE k.kind IS NOT NULL
     ) SELECT kind FROM k WHERE kind IS NOT NULL
     """,
@@ -192,7 +203,7 @@ CLAIMABLE_KINDS = _statement(
 DUE = _statement(
     "due",
     f"""
-    SELECT {_RECORD}, coalesce($2, clock_timestamp()) FROM runs
+    SELECT {_RECORD}, coalesce($2, clock_timestamp()) FROM @runs
     WHERE kind = $1 AND ready_at <= coalesce($2, clock_timestamp())
     ORDER BY ready_at LIMIT $3 FOR UPDATE SKIP LOCKED
     """,
@@ -200,7 +211,7 @@ DUE = _statement(
     (*_RECORD_TYPES, MOMENT),
 )
 _SET_ASIDE = (
-    "UPDATE runs SET ready_at = NULL, attention = $2 WHERE run_id = $1 AND attention IS NULL"
+    "UPDATE @runs SET ready_at = NULL, attention = $2 WHERE run_id = $1 AND attention IS NULL"
 )
 #: A claim sets aside what it cannot grant: a queued run, or one whose lease has expired.
 SET_ASIDE = _statement("set_aside", _SET_ASIDE, (TEXT, TEXT), ())
@@ -210,7 +221,7 @@ SET_ASIDE_QUEUED = _statement(
 )
 ATTENTION = _statement(
     "attention",
-    "SELECT run_id, attention FROM runs WHERE attention IS NOT NULL ORDER BY run_id",
+    "SELECT run_id, attention FROM @runs WHERE attention IS NOT NULL ORDER BY run_id",
     (),
     (TEXT, TEXT),
 )
@@ -225,7 +236,7 @@ GET = _statement(
     "get",
     f"""
     SELECT {", ".join("r." + c.strip() for c in _RECORD.split(","))}, clock_timestamp()
-    FROM (SELECT 1) AS one LEFT JOIN runs r ON r.run_id = $1
+    FROM (SELECT 1) AS one LEFT JOIN @runs r ON r.run_id = $1
     """,
     (TEXT,),
     (*_RECORD_TYPES, MOMENT),
@@ -234,10 +245,10 @@ GET = _statement(
 LIST = _statement(
     "list",
     f"""
-    SELECT {_RECORD} FROM runs
+    SELECT {_RECORD} FROM @runs
     WHERE ($1::text IS NULL OR status = $1) AND ($2::text IS NULL OR kind = $2)
         AND ($3::text IS NULL
-             OR (created_at, run_id) > ((SELECT created_at FROM runs WHERE run_id = $3), $3))
+             OR (created_at, run_id) > ((SELECT created_at FROM @runs WHERE run_id = $3), $3))
     ORDER BY created_at, run_id LIMIT $4
     """,
     (TEXT, TEXT, TEXT, INT8),
@@ -245,7 +256,7 @@ LIST = _statement(
 )
 READ_STREAM = _statement(
     "read_stream",
-    "SELECT stream, version, topic, state FROM events WHERE stream = $1 AND version > $2"
+    "SELECT stream, version, topic, state FROM @events WHERE stream = $1 AND version > $2"
     " ORDER BY version LIMIT $3",
     (TEXT, INT8, INT8),
     (TEXT, INT8, TEXT, BYTES),
@@ -253,14 +264,14 @@ READ_STREAM = _statement(
 
 # The journal in order.
 
-HIGHEST = _statement("highest", "SELECT max(position) FROM events", (), (INT8,))
+HIGHEST = _statement("highest", "SELECT max(position) FROM @events", (), (INT8,))
 #: The first hole above $1 and below $2, found along the index.
 HOLES = _statement(
     "holes",
     """
     SELECT before + 1 FROM (
         SELECT position, lag(position, 1, $1) OVER (ORDER BY position) AS before
-        FROM events WHERE position > $1 AND position <= $2
+        FROM @events WHERE position > $1 AND position <= $2
     ) AS p WHERE position > before + 1 ORDER BY position LIMIT 1
     """,
     (INT8, INT8),
@@ -272,7 +283,7 @@ WRITERS = _statement(
     """
     SELECT DISTINCT virtualtransaction, pid::bigint FROM pg_locks
     WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND granted
-        AND relation = 'events'::regclass
+        AND relation = '@events'::regclass
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     """,
     (),
@@ -281,7 +292,7 @@ WRITERS = _statement(
 NOTIFICATIONS = _statement(
     "notifications",
     """
-    SELECT position, stream, version, topic, state FROM events
+    SELECT position, stream, version, topic, state FROM @events
     WHERE position >= $1 AND position <= $2 AND ($3::text[] IS NULL OR topic = ANY ($3))
     ORDER BY position LIMIT $4
     """,
@@ -294,7 +305,7 @@ NOTIFICATIONS = _statement(
 INSERT_EVENTS = _statement(
     "insert_events",
     """
-    INSERT INTO events (stream, version, topic, state)
+    INSERT INTO @events (stream, version, topic, state)
     SELECT n.* FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bytea[])
         WITH ORDINALITY AS n (stream, version, topic, state, place)
     ORDER BY place RETURNING position
@@ -304,7 +315,7 @@ INSERT_EVENTS = _statement(
 )
 INSERT_SNAPSHOTS = INSERT_EVENTS._replace(
     name=b"runjournal_insert_snapshots",
-    text=INSERT_EVENTS.text.replace(b"INTO events", b"INTO snapshots").replace(
+    text=INSERT_EVENTS.text.replace(b"INTO @events", b"INTO @snapshots").replace(
         b"RETURNING position", b"RETURNING version"
     ),
 )
@@ -312,7 +323,7 @@ INSERT_SNAPSHOTS = INSERT_EVENTS._replace(
 SELECT_EVENTS = _statement(
     "select_events",
     """
-    SELECT stream, version, topic, state FROM events
+    SELECT stream, version, topic, state FROM @events
     WHERE stream = $1 AND version > $2 AND version <= $3
     ORDER BY CASE WHEN $5 THEN -version ELSE version END LIMIT $4
     """,
@@ -321,12 +332,12 @@ SELECT_EVENTS = _statement(
 )
 SELECT_SNAPSHOTS = SELECT_EVENTS._replace(
     name=b"runjournal_select_snapshots",
-    text=SELECT_EVENTS.text.replace(b"FROM events", b"FROM snapshots"),
+    text=SELECT_EVENTS.text.replace(b"FROM @events", b"FROM @snapshots"),
 )
 INSERT_TRACKING = _statement(
     "insert_tracking",
     """
-    INSERT INTO tracking VALUES ($1, $2) ON CONFLICT (application_name)
+    INSERT INTO @tracking VALUES ($1, $2) ON CONFLICT (application_name)
     DO UPDATE SET notification_id = excluded.notification_id
     WHERE tracking.notification_id < excluded.notification_id RETURNING notification_id
     """,
@@ -335,7 +346,7 @@ INSERT_TRACKING = _statement(
 )
 MAX_TRACKING = _statement(
     "max_tracking",
-    "SELECT notification_id FROM tracking WHERE application_name = $1",
+    "SELECT notification_id FROM @tracking WHERE application_name = $1",
     (TEXT,),
     (INT8,),
 )

@@ -33,6 +33,7 @@ _MAGIC = b"SQLite format 3\0"
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
+_hushed: list[Database] = []
 _inherited: list[object] = []
 
 
@@ -48,6 +49,7 @@ class Database:
         self.path = Path(path)
         self._synchronous = synchronous
         self._closed = False
+        self._hushed = False
         self._reset()
         _check_file(self.path)
         with self._translated():
@@ -58,24 +60,33 @@ class Database:
         self._gate = threading.Lock()
         self._writer: sqlite3.Connection | None = None
         self._readers: deque[sqlite3.Connection] = deque()
+        self._door = threading.Condition()
+        self._reading = 0
 
     # Reading and writing.
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection in autocommit: each statement is its own short read transaction."""
-        with self._translated():
-            try:
-                conn = self._readers.pop()
-            except IndexError:
-                conn = self._connect(timeout=PATIENCE)
-            try:
-                yield conn
-            finally:
-                if self._closed:
-                    conn.close()
-                else:
-                    self._readers.append(conn)
+        with self._door:
+            self._reading += 1
+        try:
+            with self._translated():
+                try:
+                    conn = self._readers.pop()
+                except IndexError:
+                    conn = self._connect(timeout=PATIENCE)
+                try:
+                    yield conn
+                finally:
+                    if self._closed:
+                        conn.close()
+                    else:
+                        self._readers.append(conn)
+        finally:
+            with self._door:
+                self._reading -= 1
+                self._door.notify_all()
 
     @contextlib.contextmanager
     def writing(self, patience: float | None = None) -> Iterator[sqlite3.Connection]:
@@ -162,6 +173,25 @@ class Database:
         while self._readers:
             self._readers.pop().close()
         _open_databases.discard(self)
+
+    # Forking.
+
+    def hush(self) -> None:
+        """Wait for what is being read and written, let no more begin, and close every connection."""
+        self._hushed = self._gate.acquire(timeout=PATIENCE)
+        self._door.acquire()
+        if self._hushed and self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        self._door.wait_for(lambda: not self._reading, PATIENCE)
+        while self._readers:
+            self._readers.pop().close()
+
+    def go_on(self) -> None:
+        """After the fork, in the parent."""
+        self._door.release()
+        if self._hushed:
+            self._gate.release()
 
     # Opening.
 
@@ -322,11 +352,32 @@ def _read_only(path: Path) -> RunStoreError:
     return RunStoreError(RUN_VALIDATION_ERROR, "read_only", f"{path} cannot be written to")
 
 
-def _after_fork_in_child() -> None:
-    """A child must not use, nor close, what it inherited: closing would end the parent's locks."""
+def _before_fork() -> None:
+    """No connection may be open at a fork: SQLite keeps a process's locks in its memory.
+
+    A child that inherits them believes it holds locks that it does not: the parent would take the
+    log away from under it, and what the child was told is written would be gone (test_case_64).
+    """
     for database in list(_open_databases):
-        _inherited.append((database._writer, database._readers, database._gate))
+        database.hush()
+        _hushed.append(database)
+
+
+def _after_fork_in_parent() -> None:
+    while _hushed:
+        _hushed.pop().go_on()
+
+
+def _after_fork_in_child() -> None:
+    for database in list(_open_databases):
+        # Empty, unless a thread was stuck in a transaction: not even closing is safe then.
+        _inherited.append((database._writer, database._readers))
         database._reset()
+    _hushed.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=_after_fork_in_parent,
+    after_in_child=_after_fork_in_child,
+)
