@@ -94,13 +94,14 @@ def migrate(conn: psycopg.Connection[Any], schema: str) -> list[int]:
 
 
 def _migrate(conn: psycopg.Connection[Any], schema: str) -> list[int]:
-        # What others did while the lock was waited for must be seen.
-        conn.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-        conn.execute(_lock(schema).encode())
-        numbers = missing(conn, schema)
-        # Asking for a schema that exists needs the right to create one all the same.
-        if numbers and not _exists(conn, schema):
-            conn.execute(_creation(schema).encode())
+    # What others did while the lock was waited for must be seen.
+    conn.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+    conn.execute(_lock(schema).encode())
+    numbers = missing(conn, schema)
+    # Asking for a schema that exists needs the right to create one all the same.
+    if numbers and not _exists(conn, schema):
+        conn.execute(_creation(schema).encode())
+    if numbers:
         conn.execute(_body(schema, numbers).encode())
     return numbers
 
@@ -156,18 +157,19 @@ def check_name(schema: str) -> None:
 @contextmanager
 def _autocommit(conn: psycopg.Connection[Any]) -> Iterator[None]:
     """Transactions are ours alone: a host's pool may hand out connections that begin their own."""
-    before = conn.autocommit
+    if conn.autocommit:
+        yield
+        return
     conn.autocommit = True
     try:
         yield
     finally:
         if not conn.closed:
-            conn.autocommit = before
+            conn.autocommit = False
 
 
 def _version(conn: psycopg.Connection[Any], schema: str) -> int:
-    """How many migrations the namespace has; 0 where there is no journal.
-    """
+    """How many migrations the namespace has; 0 where there is no journal."""
     check_name(schema)
     (exists,) = conn.execute(
         "SELECT to_regclass(quote_ident(%s) || '.runjournal_schema') IS NOT NULL", (schema,)

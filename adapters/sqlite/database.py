@@ -1,4 +1,4 @@
-"""One SQLite file: opening it safely, its connections, and who may write."""
+"""One SQLite file: its connections, who may write, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import os
 import random
 import sqlite3
-import stat
 import threading
 import time
 import weakref
@@ -21,7 +20,7 @@ from ...domain.errors import (
     RUN_VALIDATION_ERROR,
     RunStoreError,
 )
-from .statements import APPLICATION_ID, MIGRATIONS
+from .opening import BUSY, check_file, migrate, primary_code
 
 #: Seconds a command waits for other writers unless its lease leaves it less.
 PATIENCE = 5.0
@@ -29,8 +28,6 @@ PATIENCE = 5.0
 #: of the log, so shrinking on reset does not disturb it, as a forced TRUNCATE checkpoint would.
 WAL_LIMIT = 64 << 20
 
-_MAGIC = b"SQLite format 3\0"
-_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
 _hushed: list[Database] = []
@@ -51,9 +48,9 @@ class Database:
         self._closed = False
         self._hushed = False
         self._reset()
-        _check_file(self.path)
-        with self._translated():
-            self._migrate()
+        check_file(self.path)
+        with self._translated(), contextlib.closing(self._connect(PATIENCE * 2)) as conn:
+            migrate(conn, self.path, PATIENCE * 2)
         _open_databases.add(self)
 
     def _reset(self) -> None:
@@ -134,7 +131,7 @@ class Database:
                 conn.execute("BEGIN IMMEDIATE")
                 return
             except sqlite3.OperationalError as e:
-                if _primary(e) not in _BUSY:
+                if primary_code(e) not in BUSY:
                     raise
                 if time.monotonic() >= end:
                     raise self._busy(limit) from e
@@ -177,7 +174,7 @@ class Database:
     # Forking.
 
     def hush(self) -> None:
-        """Wait for what is being read and written, let no more begin, and close every connection."""
+        """Wait for what is at work, let nothing more begin, and close every connection."""
         self._hushed = self._gate.acquire(timeout=PATIENCE)
         self._door.acquire()
         if self._hushed and self._writer is not None:
@@ -207,51 +204,6 @@ class Database:
         conn.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")
         return conn
 
-    def _migrate(self) -> None:
-        conn = self._connect(timeout=PATIENCE * 2)
-        try:
-            if self._schema_version(conn) < len(MIGRATIONS):
-                # The rollback journal, not yet WAL: so the file's own header names it as ours.
-                conn.execute("BEGIN IMMEDIATE")
-                for number in range(self._schema_version(conn), len(MIGRATIONS)):
-                    for statement in _statements(MIGRATIONS[number]):
-                        conn.execute(statement)
-                    conn.execute(f"PRAGMA user_version = {number + 1}")
-                conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                conn.execute("COMMIT")
-            self._enter_wal(conn)
-        finally:
-            conn.close()
-
-    def _schema_version(self, conn: sqlite3.Connection) -> int:
-        (version,) = conn.execute("PRAGMA user_version").fetchone()
-        if version > len(MIGRATIONS):
-            raise RunStoreError(
-                RUN_INTEGRITY_ERROR,
-                "newer_database",
-                f"{self.path} has schema version {version}; this code knows {len(MIGRATIONS)}",
-            )
-        return int(version)
-
-    def _enter_wal(self, conn: sqlite3.Connection) -> None:
-        # Switching needs the file alone for a moment, and SQLite does not wait for that itself.
-        end = time.monotonic() + PATIENCE * 2
-        while True:
-            try:
-                (mode,) = conn.execute("PRAGMA journal_mode = WAL").fetchone()
-            except sqlite3.OperationalError as e:
-                if _primary(e) not in _BUSY or time.monotonic() >= end:
-                    raise
-                time.sleep(random.uniform(0.001, 0.01))  # spreads the contenders
-                continue
-            if mode == "wal":
-                return
-            raise RunStoreError(
-                RUN_VALIDATION_ERROR,
-                "address",
-                f"{self.path}: its file system has no shared memory for SQLite's write-ahead log",
-            )
-
     # Errors.
 
     @contextlib.contextmanager
@@ -266,8 +218,8 @@ class Database:
             return RunStoreError(
                 RUN_VALIDATION_ERROR, "closed", f"the journal at {self.path} is closed"
             )
-        code = _primary(e)
-        if code in _BUSY:
+        code = primary_code(e)
+        if code in BUSY:
             return self._busy(PATIENCE)
         if code in _DAMAGED:
             return RunStoreError(
@@ -281,75 +233,6 @@ class Database:
         return RunStoreError(
             RUN_STORE_UNAVAILABLE, "busy", f"{self.path} was locked by others for {seconds:.3g} s"
         )
-
-
-def _primary(e: sqlite3.Error) -> int | None:
-    code = getattr(e, "sqlite_errorcode", None)
-    return None if code is None else code & 0xFF
-
-
-def _statements(script: str) -> Iterator[str]:
-    """The script's statements one by one: executescript would commit in between."""
-    statement = ""
-    for line in script.splitlines():
-        if line.strip().startswith("--"):
-            continue
-        statement += line + "\n"
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
-
-
-def _check_file(path: Path) -> None:
-    """Refuse, without touching it, a file that is not a journal's or cannot be one."""
-    if str(path) == ":memory:":
-        # For SQLite that is no file at all, and another database for each connection.
-        raise RunStoreError(RUN_VALIDATION_ERROR, "address", "use memory: for a journal in memory")
-    if not path.parent.is_dir():
-        raise RunStoreError(
-            RUN_VALIDATION_ERROR, "address", f"{path}: the folder {path.parent} does not exist"
-        )
-    if not _writable(path.parent):
-        raise _read_only(path)
-    if not path.exists():
-        return
-    if not path.is_file():
-        raise RunStoreError(RUN_VALIDATION_ERROR, "address", f"{path} is not a file")
-    if not _writable(path):
-        raise _read_only(path)
-    with path.open("rb") as file:
-        header = file.read(100)
-    if not header:
-        return  # an empty file is a new database, as it is for SQLite
-    if not header.startswith(_MAGIC[: len(header)]):
-        raise _foreign(path, "is no SQLite database")
-    if len(header) < 100:
-        raise _truncated(path)
-    if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
-        raise _foreign(path, "is a database of another application")
-    page = int.from_bytes(header[16:18], "big")
-    size = (65536 if page == 1 else page) * int.from_bytes(header[28:32], "big")
-    wal = path.with_name(path.name + "-wal")
-    # With a log beside it the file may rightly be shorter: a checkpoint was cut off or is running.
-    if path.stat().st_size < size and not (wal.exists() and wal.stat().st_size):
-        raise _truncated(path)
-
-
-def _writable(path: Path) -> bool:
-    """Whether it is meant to be written to: by its mode as well, which root could override."""
-    return bool(stat.S_IMODE(path.stat().st_mode) & 0o222) and os.access(path, os.W_OK)
-
-
-def _foreign(path: Path, what: str) -> RunStoreError:
-    return RunStoreError(RUN_INTEGRITY_ERROR, "not_a_journal", f"{path} {what}")
-
-
-def _truncated(path: Path) -> RunStoreError:
-    return RunStoreError(RUN_INTEGRITY_ERROR, "damaged_database", f"{path} is cut short")
-
-
-def _read_only(path: Path) -> RunStoreError:
-    return RunStoreError(RUN_VALIDATION_ERROR, "read_only", f"{path} cannot be written to")
 
 
 def _before_fork() -> None:
