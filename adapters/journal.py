@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from ..domain.checks import check_identifier, check_integer, check_optional, check_time, refuse
 from ..domain.delivery import DELIVERY_EVENTS
+from ..domain.engine import Engine
 from ..domain.errors import RUN_NOT_FOUND, RUN_STORE_ATOMIC_REQUIRED, RunStoreError
 from ..domain.events import RUN_EVENTS, Event, run_stream
 from ..domain.ledger import RunLedger
@@ -20,6 +21,7 @@ from ..domain.limits import DeploymentLimits
 from ..domain.ports import Attention, Clock, RunStore
 from ..domain.record import RunRecord
 from ..domain.registry import EventRegistry
+from ..domain.run_operator import RunOperator
 from ..domain.status import RunLifecycleStatus
 from .application import JournalApplication
 from .beat import ThreadBeat
@@ -88,8 +90,13 @@ def _store_for(url: str, schema: str, pool: HostPool | None, pooler: bool, creat
         from .postgres.database import Database  # likewise
         from .postgres.store import PostgresStore
 
-        check_identifier(schema, "schema")
-        return PostgresStore(Database(url, schema, pool=pool, pooler=pooler, create=create))
+        from .postgres.schema import check, check_name
+
+        check_name(schema)
+        database = Database(url, schema, pool=pool, pooler=pooler, create=create)
+        if not create:
+            database.transaction(lambda session: check(session.connection, schema))
+        return PostgresStore(database)
     raise refuse("address", f"{_masked(url)!r} is no journal address")
 
 
@@ -252,6 +259,29 @@ class Journal:
             limit=check_integer(limit, "limit", least=1, most=10_000),
             after=check_optional(after, "after"),
         )
+
+    def in_transaction(self, conn: Any) -> RunOperator:
+        """What can be asked from outside a lease, inside a transaction of the host's (Postgres).
+
+        conn  a psycopg connection, within a transaction or not in autocommit mode
+
+        What is started, cancelled or decided through it commits or rolls back with the host's
+        own work. Under REPEATABLE READ or SERIALIZABLE a lost race raises RUN_CONFLICT /
+        contended: roll back and run the whole transaction again. Raises RUN_VALIDATION_ERROR /
+        argument for a connection in autocommit mode, or a journal that is not on Postgres.
+        """
+        if not hasattr(self._store, "within"):
+            raise refuse("argument", "only a journal on Postgres can join a host's transaction")
+        engine = Engine(
+            self._store.within(conn),
+            self._codec,
+            RandomIds(),
+            ticks,
+            threading.RLock,
+            None,
+            self.limits,
+        )
+        return RunOperator(engine)
 
     def attention(self) -> list[Attention]:
         """Runs that were set aside because they could not be read, with the reason."""

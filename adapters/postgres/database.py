@@ -17,6 +17,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from ...domain.errors import (
+    RUN_CONFLICT,
     RUN_INTEGRITY_ERROR,
     RUN_OUTCOME_UNKNOWN,
     RUN_STORE_UNAVAILABLE,
@@ -183,8 +184,16 @@ class Database:
                 RUN_OUTCOME_UNKNOWN, "reply_lost", f"the connection was lost: {_brief(e)}"
             )
         state = e.sqlstate or ""
+        if state in ("40001", "40P01"):  # serialization_failure, deadlock_detected
+            return RunStoreError(
+                RUN_CONFLICT, "contended", f"another transaction was first: {_brief(e)}"
+            )
         if state in ("55P03", "57014"):  # lock_not_available, query_canceled (statement time-out)
             return RunStoreError(RUN_STORE_UNAVAILABLE, "busy", f"Postgres was busy: {_brief(e)}")
+        if state in ("42501", "25006"):  # insufficient_privilege, read_only_sql_transaction
+            return RunStoreError(
+                RUN_VALIDATION_ERROR, "read_only", f"Postgres refuses to write: {_brief(e)}"
+            )
         if state in ("42P01", "3F000"):  # undefined_table, invalid_schema_name
             return RunStoreError(
                 RUN_INTEGRITY_ERROR,

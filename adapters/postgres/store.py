@@ -10,7 +10,12 @@ from typing import Any
 import psycopg
 
 from ...domain.delivery import DeliveryRecord
-from ...domain.errors import RUN_INTEGRITY_ERROR, RUN_STORE_UNAVAILABLE, RunStoreError
+from ...domain.errors import (
+    RUN_INTEGRITY_ERROR,
+    RUN_OUTCOME_UNKNOWN,
+    RUN_STORE_UNAVAILABLE,
+    RunStoreError,
+)
 from ...domain.ports import (
     Atomicity,
     Attention,
@@ -27,6 +32,7 @@ from ...domain.record import RunRecord
 from ..rows import body_of, checkpoint_of, delivery_body_of, record_of
 from . import statements as sql
 from .database import Database
+from .host import HostTransaction
 from .recorder import PostgresProcessRecorder
 from .session import Command, Session
 
@@ -43,6 +49,12 @@ class PostgresStore(PostgresProcessRecorder):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._offset: timedelta | None = None
+
+    def within(self, conn: psycopg.Connection[Any]) -> PostgresStore:
+        """The same journal through a connection of the host's, inside its transaction."""
+        store = PostgresStore(HostTransaction(conn, self.database.schema))
+        store._offset = self._offset
+        return store
 
     @property
     def atomicity(self) -> Atomicity:
@@ -61,7 +73,7 @@ class PostgresStore(PostgresProcessRecorder):
     def get(self, run_id: str, now: datetime | None = None) -> Reading:
         ((*row, server),) = self.database.read(sql.GET, run_id)
         heard = self._heard(server)
-        record = None if row[0] is None else record_of(*_columns(row))
+        record = None if row[0] is None else record_of(*row)
         return Reading(record, now or heard)
 
     def append(
@@ -129,7 +141,13 @@ class PostgresStore(PostgresProcessRecorder):
             kinds = [kind for (kind,) in self.database.read(sql.CLAIMABLE_KINDS)]
         granted: list[Granted] = []
         while len(granted) < limit:
-            found, taken = self._claim(kinds, limit - len(granted), grant, now)
+            attempted: list[Change] = []
+            try:
+                found, taken = self._claim(kinds, limit - len(granted), grant, now, attempted)
+            except RunStoreError as e:
+                if e.code != RUN_OUTCOME_UNKNOWN:
+                    raise
+                return granted + self._settled(attempted, now)
             granted += taken
             # Only runs that had to be set aside make another look worth while.
             if found == len(taken):
@@ -137,7 +155,12 @@ class PostgresStore(PostgresProcessRecorder):
         return granted
 
     def _claim(
-        self, kinds: Sequence[str], limit: int, grant: Granting, now: datetime | None
+        self,
+        kinds: Sequence[str],
+        limit: int,
+        grant: Granting,
+        now: datetime | None,
+        attempted: list[Change],
     ) -> tuple[int, list[Granted]]:
         """Two trips: lock the longest due runs of each kind; write the grants and commit."""
 
@@ -150,6 +173,7 @@ class PostgresStore(PostgresProcessRecorder):
                 session.run(sql.ROLLBACK)
                 return 0, []
             changes = [self._granting(row, grant, now) for row in rows]
+            attempted[:] = [c for c in changes if isinstance(c, Change)]
             commands = [
                 (sql.SET_ASIDE, (row[0], change.message))
                 if isinstance(change, RunStoreError)
@@ -166,13 +190,35 @@ class PostgresStore(PostgresProcessRecorder):
 
         return self.database.transaction(work)
 
+    def _settled(self, attempted: Sequence[Change], now: datetime | None) -> list[Granted]:
+        """What a claim granted whose reply was lost: written once more, or found to be there.
+
+        Writing it again waits for the old transaction if that is still open, and a lost version
+        with our very event in its place shows that it had been committed.
+        """
+        granted = []
+        for change in attempted:
+            record = change.record
+            assert isinstance(record, RunRecord)  # a grant is a run's
+            reply = self.append([change], None, now)
+            if reply is None:
+                written = self.read(change.stream, change.expected_version, 1)
+                if not written or written[0].data != change.events[0].data:
+                    continue  # somebody else's
+                stored, instant = self.get(record.run_id, now)
+                if stored is None or stored.lease is None:
+                    continue
+                reply = Reply(instant, stored.lease.expires_at, True)
+            granted.append(Granted(record, reply))
+        return granted
+
     def _granting(
         self, row: tuple[Any, ...], grant: Granting, now: datetime | None
     ) -> Change | RunStoreError:
         """The change that grants a run, or why it has to be set aside."""
         *columns, server = row
         try:
-            return grant(record_of(*_columns(columns)), now or self._heard(server))
+            return grant(record_of(*columns), now or self._heard(server))
         except RunStoreError as e:
             if e.code != RUN_INTEGRITY_ERROR:
                 raise
@@ -195,17 +241,13 @@ class PostgresStore(PostgresProcessRecorder):
         after: str | None = None,
     ) -> list[RunRecord]:
         rows = self.database.read(sql.LIST, status, kind, after, limit)
-        return [record_of(*_columns(row)) for row in rows]
+        return [record_of(*row) for row in rows]
 
     def set_aside(self, run_id: str, reason: str) -> None:
         self.database.write(sql.SET_ASIDE_QUEUED, run_id, reason)
 
     def attention(self) -> list[Attention]:
         return [Attention(*row) for row in self.database.read(sql.ATTENTION)]
-
-
-def _columns(row: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(row)
 
 
 def _command(changes: Sequence[Change], guard: Guard | None, now: datetime | None) -> Command:
