@@ -11,7 +11,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
-from ..domain.checks import check_identifier, check_integer, check_optional, check_time, refuse
+from ..domain.checks import (
+    check_identifier,
+    check_integer,
+    check_optional,
+    check_seconds,
+    check_time,
+    refuse,
+)
 from ..domain.delivery import DELIVERY_EVENTS
 from ..domain.engine import Engine
 from ..domain.errors import RUN_NOT_FOUND, RUN_STORE_ATOMIC_REQUIRED, RunStoreError
@@ -46,6 +53,7 @@ def open_journal(
     pool: HostPool | None = None,
     pooler: bool = False,
     create: bool = True,
+    notify: bool = False,
 ) -> Journal:
     """Open the journal at `url`, creating it where there is none.
 
@@ -60,16 +68,20 @@ def open_journal(
     pool      a pool of the host's own to take connections from, such as psycopg_pool's
     pooler    the address is a transaction pooler's (PgBouncer): nothing is prepared or set
     create    whether to create or migrate the tables; without, they must be there
+    notify    whether to send a NOTIFY when a run becomes claimable (see `wait_for_work`); it makes
+              those commits of the whole database wait for one another
 
     Raises RUN_VALIDATION_ERROR / address or read_only, RUN_INTEGRITY_ERROR / not_a_journal,
     newer_database, damaged_database or missing_upcaster. A refused file is left untouched.
     """
-    store = _store_for(url, schema, pool, pooler, create)
+    store = _store_for(url, schema, pool, pooler, create, notify)
     codec = OrjsonCodec(registry or EventRegistry([*RUN_EVENTS, *DELIVERY_EVENTS]))
     return Journal(store, codec, limits or DeploymentLimits())
 
 
-def _store_for(url: str, schema: str, pool: HostPool | None, pooler: bool, create: bool) -> Any:
+def _store_for(
+    url: str, schema: str, pool: HostPool | None, pooler: bool, create: bool, notify: bool
+) -> Any:
     if not isinstance(url, str):
         raise refuse("address", f"the journal's address must be a str, not {type(url).__name__}")
     scheme, _, rest = url.partition(":")
@@ -88,15 +100,14 @@ def _store_for(url: str, schema: str, pool: HostPool | None, pooler: bool, creat
         return SQLiteStore(path, synchronous)
     if scheme in ("postgresql", "postgres"):
         from .postgres.database import Database  # likewise
-        from .postgres.store import PostgresStore
-
         from .postgres.schema import check, check_name
+        from .postgres.store import PostgresStore
 
         check_name(schema)
         database = Database(url, schema, pool=pool, pooler=pooler, create=create)
         if not create:
             database.transaction(lambda session: check(session.connection, schema))
-        return PostgresStore(database)
+        return PostgresStore(database, notify=notify)
     raise refuse("address", f"{_masked(url)!r} is no journal address")
 
 
@@ -127,6 +138,7 @@ class Journal:
         # Weak, so that a host may make a ledger for each request: a held lease keeps its own alive.
         self._ledgers: weakref.WeakSet[RunLedger] = weakref.WeakSet()
         self._beats: weakref.WeakSet[ThreadBeat] = weakref.WeakSet()
+        self._closing = threading.Event()
         _open_journals.add(self)
 
     @property
@@ -283,12 +295,27 @@ class Journal:
         )
         return RunOperator(engine)
 
+    def wait_for_work(self, timeout: float) -> bool:
+        """Wait until a run may have become claimable, at most `timeout` seconds.
+
+        Returns early, with True, when Postgres told so (`open_journal(..., notify=True)` on the
+        side that starts runs). Everywhere else it only waits: that a run is due, or that a lease
+        has expired, is found out by asking, so ask after every return.
+        """
+        check_seconds(timeout, "timeout")
+        wait = getattr(self._store, "wait_for_work", None)
+        if wait is None:
+            self._closing.wait(timeout)
+            return False
+        return bool(wait(timeout))
+
     def attention(self) -> list[Attention]:
         """Runs that were set aside because they could not be read, with the reason."""
         return self._store.attention()
 
     def close(self) -> None:
         """Release the leases still held and let go of the store. Idempotent."""
+        self._closing.set()
         for ledger in list(self._ledgers):
             ledger.release_all("journal closed")
         for beat in list(self._beats):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import logging
 import os
@@ -26,7 +27,7 @@ from ...domain.errors import (
 )
 from .schema import migrate
 from .session import Session
-from .statements import Statement
+from .statements import Statement, quoted
 
 log = logging.getLogger("runjournal.postgres")
 Result = TypeVar("Result")
@@ -83,6 +84,11 @@ class Database:
             self.migrate()
         _databases.add(self)
 
+    @property
+    def channel(self) -> str:
+        """The channel on which this journal tells that a run became claimable."""
+        return "runjournal_" + hashlib.md5(quoted(self.schema).encode()).hexdigest()
+
     def migrate(self) -> list[int]:
         """Apply the migrations that are missing."""
         return self._patiently(
@@ -120,7 +126,11 @@ class Database:
             self._idle.append(session)
 
     def _connect(self) -> Session:
-        return self._session(psycopg.connect(self._conninfo, autocommit=True))
+        return self._session(self.connect())
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """A new connection with our settings, in autocommit mode."""
+        return psycopg.connect(self._conninfo, autocommit=True)
 
     def _session(self, conn: psycopg.Connection[Any]) -> Session:
         return Session(conn, self.schema, self._number, prepare=not self.pooler)
@@ -231,6 +241,10 @@ def _with_settings(conninfo: str, pooler: bool) -> str:
             RUN_VALIDATION_ERROR, "address", "the Postgres address cannot be read"
         ) from e
     parts.setdefault("connect_timeout", str(CONNECT_TIMEOUT))
+    # A peer that is gone without a word is noticed within half a minute, not within hours.
+    for name, value in (("keepalives_idle", 10), ("keepalives_interval", 5)):
+        parts.setdefault(name, str(value))
+    parts.setdefault("tcp_user_timeout", "30000")
     parts.setdefault("application_name", f"runjournal-{os.getpid()}")
     if not pooler:
         settings = {

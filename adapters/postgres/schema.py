@@ -171,8 +171,12 @@ def _autocommit(conn: psycopg.Connection[Any]) -> Iterator[None]:
 def _version(conn: psycopg.Connection[Any], schema: str) -> int:
     """How many migrations the namespace has; 0 where there is no journal."""
     check_name(schema)
+    # Looked up in the catalog's tables: to_regclass asks this backend's cache, which has not heard
+    # of what others created while the lock was waited for.
     (exists,) = conn.execute(
-        "SELECT to_regclass(quote_ident(%s) || '.runjournal_schema') IS NOT NULL", (schema,)
+        "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE n.nspname = %s AND c.relname = 'runjournal_schema')",
+        (schema,),
     ).fetchone() or (False,)
     if not exists:
         return 0
@@ -190,7 +194,9 @@ def _version(conn: psycopg.Connection[Any], schema: str) -> int:
 
 
 def _exists(conn: psycopg.Connection[Any], schema: str) -> bool:
-    row = conn.execute("SELECT to_regnamespace(quote_ident(%s)) IS NOT NULL", (schema,)).fetchone()
+    row = conn.execute(
+        "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)", (schema,)
+    ).fetchone()
     return row is not None and bool(row[0])
 
 

@@ -48,9 +48,14 @@ class Statement(NamedTuple):
 
     def within(self, schema: str) -> bytes:
         """The text for the journal in this schema."""
-        quoted = '"' + schema.replace('"', '""') + '".'
-        literal = quoted.replace("'", "''")
-        return re.sub(rb"('?)@", lambda m: m[1] + (literal if m[1] else quoted).encode(), self.text)
+        prefix = quoted(schema)
+        literal = prefix.replace("'", "''")
+        return re.sub(rb"('?)@", lambda m: m[1] + (literal if m[1] else prefix).encode(), self.text)
+
+
+def quoted(schema: str) -> str:
+    """The schema as it stands before a table's name."""
+    return '"' + schema.replace('"', '""') + '".'
 
 
 def _statement(name: str, text: str, takes: tuple[Type, ...], gives: tuple[Type, ...]) -> Statement:
@@ -161,6 +166,24 @@ ADVANCE = _statement(
     ),
     (MOMENT, MOMENT, BOOL),
 )  # fmt: skip
+
+
+def _telling(statement: Statement) -> Statement:
+    """The same, and a NOTIFY when it makes a run claimable.
+
+    A NOTIFY serialises the commits of a whole database, so it is optional, and never sent by a
+    checkpoint or a renewal.
+    """
+    told = (
+        b"CASE WHEN $17 = 'queued' THEN (pg_notify('runjournal_' || md5('@'), '') IS NULL)"
+        b" IS NOT NULL ELSE true END"
+    )
+    head, _, tail = statement.text.rpartition(b"true")
+    return statement._replace(name=statement.name + b"_telling", text=head + told + tail)
+
+
+CREATE_TELLING = _telling(CREATE)
+ADVANCE_TELLING = _telling(ADVANCE)
 
 # Leases.
 

@@ -33,10 +33,13 @@ from ..rows import body_of, checkpoint_of, delivery_body_of, record_of
 from . import statements as sql
 from .database import Database
 from .host import HostTransaction
+from .listener import Listener
 from .recorder import PostgresProcessRecorder
 from .session import Command, Session
 
 _NO_LIMIT = 2**62
+#: What is sent instead where the journal tells of claimable runs.
+_TELLING = {sql.CREATE.name: sql.CREATE_TELLING, sql.ADVANCE.name: sql.ADVANCE_TELLING}
 
 
 class PostgresStore(PostgresProcessRecorder):
@@ -46,13 +49,24 @@ class PostgresStore(PostgresProcessRecorder):
     events are the server's instant of the last reply plus the time since then.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, notify: bool = False) -> None:
         super().__init__(database)
         self._offset: timedelta | None = None
+        self._notify = notify
+        self.listener = Listener(database)
+
+    def wait_for_work(self, timeout: float) -> bool:
+        """Wait at most `timeout` seconds to be told that a run became claimable."""
+        return self.listener.wait(timeout)
+
+    def close(self) -> None:
+        self.listener.close()
+        super().close()
 
     def within(self, conn: psycopg.Connection[Any]) -> PostgresStore:
         """The same journal through a connection of the host's, inside its transaction."""
-        store = PostgresStore(HostTransaction(conn, self.database.schema))
+        host = HostTransaction(conn, self.database.schema)
+        store = PostgresStore(host, notify=self._notify)
         store._offset = self._offset
         return store
 
@@ -85,6 +99,8 @@ class PostgresStore(PostgresProcessRecorder):
     ) -> Reply | None:
         try:
             statement, values = _command(changes, guard, now)
+            if self._notify:
+                statement = _TELLING.get(statement.name, statement)
             rows = self.database.write(statement, *values)
         except RunStoreError as e:
             if isinstance(e.__cause__, psycopg.errors.UniqueViolation):

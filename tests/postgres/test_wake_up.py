@@ -1,0 +1,103 @@
+"""NOTIFY wakes a waiting worker; polling finds the work all the same when it does not."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+from runjournal import open_journal
+
+LONG = 30.0
+
+
+def listening(journal: Any) -> bool:
+    return bool(journal.store.listener.connects)
+
+
+def waiting(journal: Any, timeout: float, results: list[bool]) -> threading.Thread:
+    thread = threading.Thread(target=lambda: results.append(journal.wait_for_work(timeout)))
+    thread.start()
+    return thread
+
+
+def test_start_wakes_a_waiting_worker(
+    postgres_url: str, wait_until: Callable[[Callable[[], Any]], None]
+) -> None:
+    with open_journal(postgres_url, notify=True) as journal, open_journal(postgres_url) as worker:
+        worker.wait_for_work(0.01)
+        wait_until(lambda: listening(worker))
+        woken: list[bool] = []
+        thread = waiting(worker, LONG, woken)
+        while thread.is_alive():  # the waiting may have begun after a first NOTIFY
+            journal.ledger().start(f"run-{time.monotonic_ns()}")
+            thread.join(0.05)
+        assert woken == [True]
+        assert worker.ledger().claim() is not None
+
+
+def test_release_and_resume_wake_and_checkpoints_do_not(postgres_url: str) -> None:
+    with (
+        open_journal(postgres_url, notify=True) as journal,
+        psycopg.connect(postgres_url, autocommit=True) as conn,
+    ):
+        ledger = journal.ledger()
+        ledger.start("run")
+        conn.execute(f'LISTEN "{journal.store.database.channel}"'.encode())
+
+        def told() -> int:
+            conn.execute("SELECT 1")
+            return len(list(conn.notifies(timeout=0.2)))
+
+        lease = ledger.acquire("run")
+        lease.save_checkpoint({"n": 1})
+        lease.renew()
+        assert told() == 0
+        lease.release()
+        assert told() == 1
+        ledger.acquire("run").suspend()
+        assert told() == 0
+        ledger.request_resume("run")
+        assert told() == 1
+
+
+def test_journal_that_does_not_notify_says_nothing(postgres_url: str) -> None:
+    with (
+        open_journal(postgres_url) as journal,
+        psycopg.connect(postgres_url, autocommit=True) as conn,
+    ):
+        conn.execute(f'LISTEN "{journal.store.database.channel}"'.encode())
+        journal.ledger().start("run")
+        assert list(conn.notifies(timeout=0.2)) == []
+        assert journal.wait_for_work(0.01) in (False, True)
+        assert journal.ledger().claim() is not None
+
+
+def test_case_59_a_killed_listener_comes_back(
+    postgres_url: str, wait_until: Callable[[Callable[[], Any]], None]
+) -> None:
+    with open_journal(postgres_url, notify=True) as journal:
+        journal.wait_for_work(0.01)
+        listener = journal.store.listener
+        wait_until(lambda: listener.connects == 1)
+        with psycopg.connect(postgres_url, autocommit=True) as conn:
+            conn.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+            )
+            # Polling does not depend on it.
+            journal.ledger().start("run")
+            assert journal.ledger().claim() is not None
+            wait_until(lambda: listener.connects == 2)
+        woken: list[bool] = []
+        thread = waiting(journal, LONG, woken)
+        while thread.is_alive():
+            journal.ledger().start(f"run-{time.monotonic_ns()}")
+            thread.join(0.05)
+        assert woken == [True]
+
+
+def test_other_backends_only_wait(sqlite_url: str) -> None:
+    with open_journal(sqlite_url) as journal:
+        assert journal.wait_for_work(0.01) is False
