@@ -2,10 +2,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check prove bench clean
+.PHONY: demo demo-postgres test check prove bench clean
 
 demo: .venv/ready
 	$(BIN)/runjournal demo
+
+# On a Postgres server that is started for it, and stopped again.
+demo-postgres: .venv/ready
+	$(BIN)/python -m runjournal.adapters.demo.embedded_postgres --workers 4
 
 test: .venv/ready
 	$(BIN)/pytest

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..journal import Journal
 
 DEFAULT_DB = "sqlite:///runjournal.db"
+DEFAULT_SCHEMA = "public"
 
 RunId = Annotated[str, typer.Argument(metavar="RUN_ID", help="The run's id.")]
 Actor = Annotated[
@@ -31,6 +32,8 @@ class Options:
 
     db: str | None
     as_json: bool
+    schema: str = DEFAULT_SCHEMA
+    pooler: bool = False
 
 
 def options(ctx: typer.Context) -> Options:
@@ -45,7 +48,8 @@ def opened(ctx: typer.Context) -> Iterator[Journal]:
     """The journal that --db names."""
     from ..journal import open_journal
 
-    with open_journal(options(ctx).db or DEFAULT_DB) as journal:
+    given = options(ctx)
+    with open_journal(given.db or DEFAULT_DB, schema=given.schema, pooler=given.pooler) as journal:
         yield journal
 
 

@@ -14,8 +14,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from . import demo_command, operator_commands, reading_commands, worker_command
-from .context import DEFAULT_DB, Options
+from . import demo_command, migrate_command, operator_commands, reading_commands, worker_command
+from .context import DEFAULT_DB, DEFAULT_SCHEMA, Options
 from .exits import BROKEN_PIPE, EXITS, INTERRUPTED, OK, complain
 
 #: Typer has been built on click and carries its own copy since; the base of the public class is
@@ -100,6 +100,20 @@ def _globals(
             show_default=DEFAULT_DB,
         ),
     ] = None,
+    schema: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="The Postgres schema of its tables.", envvar="RUNJOURNAL_SCHEMA"
+        ),
+    ] = DEFAULT_SCHEMA,
+    pooler: Annotated[
+        bool,
+        typer.Option(
+            "--pooler",
+            help="The URL is a transaction pooler's, such as PgBouncer's.",
+            envvar="RUNJOURNAL_POOLER",
+        ),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON instead of tables for people.")
     ] = False,
@@ -110,7 +124,7 @@ def _globals(
         ),
     ] = False,
 ) -> None:
-    ctx.obj = Options(db, as_json)
+    ctx.obj = Options(db, as_json, schema, pooler)
 
 
 _COMMANDS: dict[str, Callable[..., None]] = {
@@ -123,6 +137,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "resume": operator_commands.resume,
     "decide": operator_commands.decide,
     "worker": worker_command.worker,
+    "migrate": migrate_command.migrate,
     "demo": demo_command.demo,
 }
 for _name, _command in _COMMANDS.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import sysconfig
 import time
@@ -17,20 +18,20 @@ from ...domain.events import CheckpointSaved, Event, LeaseGranted
 from ..cli.exits import mask, one_line
 from ..cli.output import cell, console, moment, print_json
 from .index import Comparison, Listing
-from .takeover import DemoError, Demonstration, demonstrate, list_tree
+from .takeover import DemoError, Demonstration, Setting, demonstrate, list_tree
 
 #: Of the suffixes, people see the most frequent.
 SUFFIXES_SHOWN = 12
 
 
-def show_demo(path: Path | None, limit: int | None, db: str | None, as_json: bool) -> bool:
+def show_demo(path: Path | None, limit: int | None, setting: Setting, as_json: bool) -> bool:
     """Run the demo and print what it came to; whether the proof held."""
     began = time.monotonic()
     listing = list_tree(path or Path(sysconfig.get_path("purelib")), limit)
     stage = _Terminal(listing, quiet=as_json)
     try:
         with stage.progress if stage.live else nullcontext():
-            found = demonstrate(listing, db, stage.watch, stage.told)
+            found = demonstrate(listing, setting, stage.watch, stage.told)
     except DemoError as error:
         print(f"runjournal: demo: {one_line(str(error))}", file=sys.stderr)
         return False
@@ -39,7 +40,7 @@ def show_demo(path: Path | None, limit: int | None, db: str | None, as_json: boo
         print_json(_document(found, seconds))
     else:
         _print_result(stage.console, found)
-        _print_end(stage.console, found, seconds, db)
+        _print_end(stage.console, found, seconds, setting)
     return found.comparison.proved
 
 
@@ -94,14 +95,18 @@ def _print_result(to: Console, found: Demonstration) -> None:
     to.print()
     to.print(_holders_table(found))
     to.print()
+    waited = len(found.workers) - 1
+    if waited > 1:
+        to.print(f"Of {waited} that waited, {found.holdings[-1].owner} alone got the run.\n")
     verdict = _verdict(found.comparison)
     to.print(cell(verdict, "bold green" if found.comparison.proved else "bold red"), soft_wrap=True)
 
 
-def _print_end(to: Console, found: Demonstration, seconds: float, db: str | None) -> None:
+def _print_end(to: Console, found: Demonstration, seconds: float, setting: Setting) -> None:
     to.print(cell(f"Run {found.run_id}, {seconds:.1f} s.", "dim"))
-    if db is not None:
-        command = f"runjournal --db {mask(db)} log {found.run_id}"
+    if setting.db is not None:
+        schema = "" if setting.schema == "public" else f"--schema {shlex.quote(setting.schema)} "
+        command = f"runjournal --db {mask(setting.db)} {schema}log {found.run_id}"
         to.print(cell(f"Its history: {command}", "dim"), soft_wrap=True)
 
 
@@ -159,6 +164,7 @@ def _document(found: Demonstration, seconds: float) -> dict[str, Any]:
         "skipped": total.skipped,
         "sha256": total.sha256,
         "linesBySuffix": total.lines,
+        "workers": list(found.workers),
         "holders": [
             {
                 "owner": h.owner,

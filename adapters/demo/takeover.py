@@ -6,12 +6,13 @@ the lease to expire, and the end for the run's last event.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -45,6 +46,16 @@ class DemoError(Exception):
 
 
 @dataclass(frozen=True)
+class Setting:
+    """Where the demo takes place: in `db`, or (None) in a temporary file; and with how many."""
+
+    db: str | None = None
+    schema: str = "public"
+    pooler: bool = False
+    workers: int = 2
+
+
+@dataclass(frozen=True)
 class Holding:
     """Who held the run under which token, from when to when, and how that ended."""
 
@@ -64,30 +75,39 @@ class Demonstration:
     run_id: str
     root: str
     total: Summary
+    workers: tuple[str, ...]
     holdings: tuple[Holding, ...]
     comparison: Comparison
 
 
 def demonstrate(
-    listing: Listing, db: str | None, watch: Watcher, told: Callable[[str], None]
+    listing: Listing, setting: Setting, watch: Watcher, told: Callable[[str], None]
 ) -> Demonstration:
-    """Carry the demo through, in the database `db` or in a temporary one.
+    """Carry the demo through.
 
     watch  called with every event of the run, as it appears in the journal
     told   called with a sentence at each turn of the story
     """
     run_id = f"demo-{uuid4().hex[:8]}"
+    workers = tuple(f"worker-{number}" for number in range(1, setting.workers + 1))
     with tempfile.TemporaryDirectory(prefix="runjournal-demo-") as folder:
-        url = db or f"sqlite:///{folder}/demo.db"
+        url = setting.db or f"sqlite:///{folder}/demo.db"
         digest = listing.save(Path(folder) / "listing.json")
-        with open_journal(url) as journal:
+        with open_journal(url, schema=setting.schema, pooler=setting.pooler) as journal:
             journal.ledger(require="cross-process").start(
                 run_id,
                 kind=run_id,
                 input={"listing": f"{folder}/listing.json", "digest": digest},
                 actor="demo",
             )
-            _kill_and_take_over(_Stage(journal, url, run_id, watch), listing, told)
+            # Not as arguments: the list of processes would show everybody the password.
+            place = {
+                "RUNJOURNAL_DB": url,
+                "RUNJOURNAL_SCHEMA": setting.schema,
+                "RUNJOURNAL_POOLER": "1" if setting.pooler else "",
+            }
+            stage = _Stage(journal, place, run_id, watch)
+            _kill_and_take_over(stage, workers, listing, told)
             events = list(journal.events(run_id))
     end = events[-1]
     if not isinstance(end, RunCompleted):
@@ -100,32 +120,45 @@ def demonstrate(
         run_id,
         listing.root,
         combine(journalled),
+        workers,
         tuple(holdings(events)),
         compare(listing, journalled, uninterrupted),
     )
 
 
-def _kill_and_take_over(stage: _Stage, listing: Listing, told: Callable[[str], None]) -> None:
+def _kill_and_take_over(
+    stage: _Stage, workers: Sequence[str], listing: Listing, told: Callable[[str], None]
+) -> None:
+    first_owner, *others = workers
     pause_after = len(listing.batches) // 2
-    with stage.worker("worker-1", pause_after) as first:
-        stage.wait_until(lambda: stage.held and stage.checkpoints >= pause_after, first)
-        first.kill()
-        first.wait()
-    told(
-        f"Killed worker-1 with SIGKILL after {stage.checkpoints} of {len(listing.batches)} "
-        f"checkpoints; worker-2 waits for its lease of {LEASE_TTL:g} s to expire."
-    )
-    with stage.worker("worker-2") as second:
-        stage.wait_until(lambda: stage.ended, second)
-        second.wait()
+    with ExitStack() as waiting:
+        with stage.worker(first_owner, pause_after) as first:
+            stage.wait_until(lambda: stage.held, first)
+            # From here on they try again and again, and get nothing.
+            rest = [waiting.enter_context(stage.worker(owner)) for owner in others]
+            stage.wait_until(lambda: stage.checkpoints >= pause_after, first, *rest)
+            first.kill()
+            first.wait()
+        told(
+            f"Killed {first_owner} with SIGKILL after {stage.checkpoints} of "
+            f"{len(listing.batches)} checkpoints; {_listed(others)} "
+            f"{'wait' if others[1:] else 'waits'} for its lease of {LEASE_TTL:g} s to expire."
+        )
+        stage.wait_until(lambda: stage.ended, *rest)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 class _Stage:
     """The run as the journal shows it, and the worker processes that act on it."""
 
-    def __init__(self, journal: Journal, url: str, run_id: str, watch: Watcher) -> None:
+    def __init__(
+        self, journal: Journal, place: dict[str, str], run_id: str, watch: Watcher
+    ) -> None:
         self._journal = journal
-        self._url = url
+        self._place = place
         self._run_id = run_id
         self._watch = watch
         self._version = 0
@@ -140,30 +173,36 @@ class _Stage:
         """A worker process; however the block is left, it does not outlive it."""
         command = [
             *(sys.executable, "-m", "runjournal.adapters.demo.worker_process"),
-            *("--db", self._url, "--run", self._run_id),
-            *("--owner", owner, "--ttl", str(LEASE_TTL)),
+            *("--run", self._run_id, "--owner", owner, "--ttl", str(LEASE_TTL)),
         ]
         if pause_after is not None:
             command += ["--pause-after", str(pause_after)]
         # In a session of its own: Ctrl-C is for the demo alone, which then ends its workers.
-        with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as process:
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+            env=os.environ | self._place,
+        ) as process:
             try:
                 yield process
             finally:
                 process.kill()
 
-    def wait_until(self, condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    def wait_until(
+        self, condition: Callable[[], bool], *processes: subprocess.Popen[bytes]
+    ) -> None:
         """Follow the journal until the condition holds; DemoError if it never will."""
         patient_until = time.monotonic() + PATIENCE
         while True:
             # Asked before the journal: what a process wrote before it ended is then seen.
-            ended = process.poll()
+            ended = [p.returncode for p in processes if p.poll() is not None]
             if self._look():
                 patient_until = time.monotonic() + PATIENCE
             if condition():
                 return
-            if ended is not None:
-                raise DemoError(f"a worker process ended early, with code {ended}")
+            if ended:
+                raise DemoError(f"a worker process ended early, with code {ended[0]}")
             if time.monotonic() > patient_until:
                 raise DemoError(f"nothing happened for {PATIENCE:g} s")
             time.sleep(LOOK_EVERY)

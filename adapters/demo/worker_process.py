@@ -1,11 +1,14 @@
 """One worker process of the demo: it waits until it gets the run, and does what is left of it.
 
-python -m runjournal.adapters.demo.worker_process --db URL --run ID --owner NAME --ttl SECONDS
+python -m runjournal.adapters.demo.worker_process --run ID --owner NAME --ttl SECONDS
+
+The journal is the one that RUNJOURNAL_DB, RUNJOURNAL_SCHEMA and RUNJOURNAL_POOLER name.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import threading
 from pathlib import Path
@@ -49,7 +52,6 @@ def _interrupt_when_orphaned(interrupt: threading.Event) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--db", required=True)
     parser.add_argument("--run", required=True)
     parser.add_argument("--owner", required=True)
     parser.add_argument("--ttl", type=float, required=True)
@@ -62,7 +64,11 @@ def main() -> None:
     def handler(ctx: WorkerContext) -> dict[str, Any]:
         return index_tree(ctx, given.pause_after)
 
-    with open_journal(given.db) as journal:
+    with open_journal(
+        os.environ["RUNJOURNAL_DB"],
+        schema=os.environ["RUNJOURNAL_SCHEMA"],
+        pooler=bool(os.environ["RUNJOURNAL_POOLER"]),
+    ) as journal:
         worker = Worker(journal, handler, owner=given.owner, lease_ttl=given.ttl)
         # The demo's run is the only one of its kind, so that nobody else's run is taken.
         while not interrupt.is_set() and worker.run_once([given.run], interrupt) is None:

@@ -24,7 +24,8 @@ PATIENCE = 30.0
 @pytest.fixture(autouse=True)
 def _in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("RUNJOURNAL_DB", raising=False)
+    for name in ("RUNJOURNAL_DB", "RUNJOURNAL_SCHEMA", "RUNJOURNAL_POOLER"):
+        monkeypatch.delenv(name, raising=False)
     # Where a demo that is killed leaves its files.
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     # --handler puts the working directory on the path; keep that to the one test.

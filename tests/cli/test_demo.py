@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -193,6 +194,28 @@ def test_the_whole_demo(spawn: Spawn, tree: Path, cli: Any) -> None:
     assert takeovers == [None, {"owner": "worker-1", "fencing_token": 1}]
 
 
+def test_one_of_many_that_wait_gets_the_run(
+    spawn: Spawn, tree: Path, cli: Any, postgres_url: str
+) -> None:
+    at = ("--db", postgres_url, "--schema", "demo's")
+    output, errors = spawn("--json", *at, "demo", str(tree), "--workers", "4").communicate()
+    assert errors == ""
+    result = json.loads(output)
+    assert result["proof"]["proved"]
+    assert result["workers"] == ["worker-1", "worker-2", "worker-3", "worker-4"]
+    first, second = result["holders"]
+    assert (first["owner"], first["ended"]) == ("worker-1", "taken over")
+    assert second["owner"] in result["workers"][1:]
+    assert (second["fencingToken"], second["ended"]) == (2, "completed")
+    assert [r["status"] for r in cli.json(*at, "list")] == ["completed"]
+
+
+def test_many_are_named(cli: Any, tree: Path) -> None:
+    text = cli("demo", str(tree), "--files", "2", "--workers", "3")
+    assert "worker-2 and worker-3 wait for its lease of 2 s" in text
+    assert re.search(r"^Of 2 that waited, worker-[23] alone got the run\.$", text, re.MULTILINE)
+
+
 def test_a_demo_for_people_leaves_no_database_behind(
     cli: Any, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,7 +243,7 @@ def test_a_worker_process_that_ends_early_ends_the_demo(
 ) -> None:
     monkeypatch.setattr(takeover.sys, "executable", "/bin/false")
     with pytest.raises(takeover.DemoError, match="ended early, with code 1"):
-        takeover.demonstrate(list_files(tree), None, lambda _: None, lambda _: None)
+        takeover.demonstrate(list_files(tree), takeover.Setting(), lambda _: None, lambda _: None)
 
 
 def test_ctrl_c_takes_the_workers_along(

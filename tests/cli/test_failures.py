@@ -28,7 +28,7 @@ def test_every_error_code_has_an_exit_code() -> None:
 def test_every_cause_is_one_line(
     cli: Any, cause: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_url: str) -> None:
+    def refuse(_url: str, **_options: object) -> None:
         raise RunStoreError(*cause, "postgresql://me:secret@host/db said\nno\x1b[0m")
 
     monkeypatch.setattr(runjournal.adapters.journal, "open_journal", refuse)
@@ -109,7 +109,7 @@ def test_a_file_that_is_no_journal(cli: Any, tmp_path: Path) -> None:
 
 
 def test_a_defect_keeps_its_traceback(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def break_down(_url: str) -> None:
+    def break_down(_url: str, **_options: object) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(runjournal.adapters.journal, "open_journal", break_down)
