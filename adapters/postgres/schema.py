@@ -177,12 +177,13 @@ def _version(conn: psycopg.Connection[Any], schema: str) -> int:
         "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE n.nspname = %s AND c.relname = 'runjournal_schema')",
         (schema,),
+        prepare=False,  # a pooler would give the next call another server's connection
     ).fetchone() or (False,)
     if not exists:
         return 0
     table = Identifier(schema, "runjournal_schema")
     (found,) = conn.execute(
-        SQL("SELECT coalesce(max(version), 0) FROM {0}").format(table)
+        SQL("SELECT coalesce(max(version), 0) FROM {0}").format(table), prepare=False
     ).fetchone() or (0,)
     if found > len(MIGRATIONS):
         raise RunStoreError(
@@ -195,7 +196,7 @@ def _version(conn: psycopg.Connection[Any], schema: str) -> int:
 
 def _exists(conn: psycopg.Connection[Any], schema: str) -> bool:
     row = conn.execute(
-        "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)", (schema,)
+        "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)", (schema,), prepare=False
     ).fetchone()
     return row is not None and bool(row[0])
 
