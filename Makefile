@@ -28,6 +28,13 @@ bench: .venv/ready
 	$(BIN)/python -m benchmarks.checkpoint
 	$(BIN)/python -m benchmarks.growth
 
+bench-postgres: .venv/ready
+	$(BIN)/python -m benchmarks.postgres_checkpoint
+	$(BIN)/python -m benchmarks.postgres_append
+	$(BIN)/python -m benchmarks.postgres_slow_flush
+	$(BIN)/python -m benchmarks.postgres_claims
+	$(BIN)/python -m benchmarks.postgres_tail
+
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
