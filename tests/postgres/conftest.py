@@ -1,4 +1,4 @@
-"""PgBouncer for the tests that need it."""
+"""PgBouncer for the tests that need it, and what more of the tests on Postgres share."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from .fixtures import impatient, proxy, restartable, watcher  # noqa: F401 - so pytest finds them
+
 #: Debian puts it where only root looks.
 PGBOUNCER = shutil.which("pgbouncer", path=os.pathsep.join([os.environ["PATH"], "/usr/sbin"]))
 #: Seconds that it may take to start.
@@ -26,12 +28,6 @@ PATIENCE = 30
 collect_ignore = [] if PGBOUNCER or os.environ.get("CI") == "true" else ["test_pgbouncer.py"]
 
 Bouncer = Callable[[str], str]
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many tries as always, with short pauses between them."""
-    monkeypatch.setattr(database, "FIRST_PAUSE", 0.0005)
 
 
 @pytest.fixture(scope="session")
@@ -106,12 +102,6 @@ def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
             ended = process.poll() is not None
             assert not ended and time.monotonic() < deadline, log.read_text()  # noqa: PT018
             time.sleep(0.02)
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many tries as always, with short pauses between them."""
-    monkeypatch.setattr(database, "FIRST_PAUSE", 0.0005)
 
 
 @pytest.fixture(scope="session")

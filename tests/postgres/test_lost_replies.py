@@ -182,7 +182,6 @@ def test_holder_whose_write_commits_after_it_was_looked_for(
     assert happened(direct, "run") == act.events
 
 
-@pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("name", ["acquire", "cancel", "record_decision"])
 def test_command_whose_write_commits_after_it_was_looked_for(
     direct: Journal,
@@ -192,7 +191,6 @@ def test_command_whose_write_commits_after_it_was_looked_for(
     wait_until: Until,
     postgres_url: str,
     name: str,
-    read: str,
 ) -> None:
     act = ACTS[name]
     ledger = lossy.ledger(owner="worker")
@@ -200,7 +198,7 @@ def test_command_whose_write_commits_after_it_was_looked_for(
     with write_stuck(postgres_url, proxy, watcher, wait_until, "advance", "run") as let_it_commit:
         # The first "get" is the command's own, before its write.
         def look_out() -> None:
-            proxy.before(read, let_it_commit)
+            proxy.before("get", let_it_commit)
 
         proxy.before("advance", look_out)
         act.do(ledger, "run", prepared)
