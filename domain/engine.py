@@ -16,7 +16,13 @@ from .chain import GENESIS
 from .checks import check_time
 from .decide import decide
 from .delivery import evolve_delivery, request_delivery
-from .errors import RUN_CONFLICT, RUN_INTEGRITY_ERROR, RUN_OUTCOME_UNKNOWN, RunStoreError
+from .errors import (
+    RUN_CONFLICT,
+    RUN_INTEGRITY_ERROR,
+    RUN_OUTCOME_UNKNOWN,
+    RUN_STORE_UNAVAILABLE,
+    RunStoreError,
+)
 from .events import CheckpointSaved, Event, Payload, RunEvent, RunQueued, run_stream
 from .limits import DeploymentLimits
 from .ports import (
@@ -203,26 +209,31 @@ class Engine:
         assume_new  try first as if the run did not exist: one trip where that is so
         """
         record: RunRecord | None = None
-        lost_replies = 0
-        for attempt in range(DECIDE_TRIES):
-            at = self.instant()
-            now = at.now
-            if attempt or not assume_new:
-                record, read_at = self.store.get(command.run_id, at.given)
-                now = max(now, read_at)
-            events = decide(record, command, now)
-            if not events:
-                assert record is not None  # only a record can already be so
-                return Performed(record, None, at)
-            try:
-                written = self.commit(record, events, _grant_guard(record, command, now), at)
-            except RunStoreError as error:
-                lost_replies += 1
-                if error.code != RUN_OUTCOME_UNKNOWN or lost_replies > SETTLE_TRIES:
-                    raise
-                written = self._found(command, record, at)
-            if written is not None:
-                return Performed(*written, at)
+        unsettled = _Unsettled(command)
+        with unsettled:
+            for attempt in range(DECIDE_TRIES):
+                at = self.instant()
+                now = at.now
+                if attempt or not assume_new:
+                    record, read_at = self.store.get(command.run_id, at.given)
+                    now = max(now, read_at)
+                    if record is not None and unsettled.moved(record):
+                        # Only now can it be told: the version moved past where ours was to land.
+                        written = self._found(command, unsettled.version, record, read_at)
+                        if written is not None:
+                            return Performed(*written, at)
+                events = decide(record, command, now)
+                if not events:
+                    assert record is not None  # only a record can already be so
+                    return Performed(record, None, at)
+                try:
+                    written = self.commit(record, events, _grant_guard(record, command, now), at)
+                except RunStoreError as error:
+                    if error.code != RUN_OUTCOME_UNKNOWN or not unsettled.again(record):
+                        raise
+                    continue
+                if written is not None:
+                    return Performed(*written, at)
         raise RunStoreError(
             RUN_CONFLICT,
             "contended",
@@ -231,17 +242,55 @@ class Engine:
         )
 
     def _found(
-        self, command: c.Command, before: RunRecord | None, at: Instant
+        self, command: c.Command, after_version: int, record: RunRecord, now: datetime
     ) -> tuple[RunRecord, Reply] | None:
-        """What a command with a lost reply wrote, if it did; else it is decided again."""
-        after = before.version if before else 0
-        if not self.written_by(command.command_id, command.run_id, after):
-            return None
-        record, now = self.store.get(command.run_id, at.given)
-        if record is None:
+        """What a command with a lost reply has written after a version, if it has."""
+        if not self.written_by(command.command_id, command.run_id, after_version):
             return None
         deadline = record.lease.expires_at if record.lease else None
         return record, Reply(now, deadline, deadline is not None)
+
+
+class _Unsettled:
+    """The write of a command whose reply was lost: it may still land, at one version only.
+
+    As a context manager it turns "nothing was written" into "not known": once a write is open, a
+    store that cannot be reached any more says nothing about it.
+    """
+
+    def __init__(self, command: c.Command) -> None:
+        self._command = command
+        self._lost_replies = 0
+        self.version = -1
+
+    def again(self, record: RunRecord | None) -> bool:
+        """Note a lost reply; whether to go on finding out."""
+        if self._lost_replies == 0:
+            self.version = record.version if record else 0
+        self._lost_replies += 1
+        return self._lost_replies <= SETTLE_TRIES
+
+    def moved(self, record: RunRecord) -> bool:
+        """Whether a write is open and the run has moved past where it was to land."""
+        return self._lost_replies > 0 and record.version > self.version
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _type: object, error: BaseException | None, _tb: object) -> None:
+        if not isinstance(error, RunStoreError) or not self._lost_replies:
+            return
+        if error.code in (RUN_STORE_UNAVAILABLE, RUN_OUTCOME_UNKNOWN):
+            raise unknown_outcome(self._command.run_id, self._command.command_id) from error
+
+
+def unknown_outcome(run_id: str, command_id: str) -> RunStoreError:
+    """That a command's reply was lost and its fate could not be learnt within the bound."""
+    return RunStoreError(
+        RUN_OUTCOME_UNKNOWN,
+        "reply_lost",
+        f"run {run_id!r}: whether command {command_id!r} was written is not known",
+    )
 
 
 def _grant_guard(record: RunRecord | None, command: c.Command, now: datetime) -> Guard | None:

@@ -12,8 +12,14 @@ from typing import NamedTuple
 
 from . import commands as c
 from .decide import decide
-from .engine import SETTLE_TRIES, Engine, Instant
-from .errors import RUN_CONFLICT, RUN_LEASE_LOST, RUN_OUTCOME_UNKNOWN, RunStoreError
+from .engine import SETTLE_TRIES, Engine, Instant, unknown_outcome
+from .errors import (
+    RUN_CONFLICT,
+    RUN_LEASE_LOST,
+    RUN_OUTCOME_UNKNOWN,
+    RUN_STORE_UNAVAILABLE,
+    RunStoreError,
+)
 from .events import RunEvent
 from .holding import require_holder
 from .ports import Guard, LeaseRef, Reply
@@ -190,42 +196,53 @@ class HolderWriter:
         of absence is that my retry at the same expected version succeeded, or that the version
         moved past it without my command.
         """
-        for _ in range(SETTLE_TRIES):
-            written = self._engine.written_by(
-                write.command_id, write.before.run_id, write.before.version
-            )
-            if written:
-                record = fold(write.before, written)
-                assert record is not None  # folded onto a record
-                self._unsettled = None
-                self._record = record
-                if record.lease is None:
-                    self._on_end()
-                return
-            stored, _now = self._engine.read(write.before.run_id)
-            if stored is None or stored.version != write.before.version:
-                self._unsettled = None
-                raise self.lose(self._why(write))
-            at = self._engine.instant()
-            try:
-                done = self._engine.commit(write.before, write.events, self._guard, at)
-            except RunStoreError as error:
-                if error.code != RUN_OUTCOME_UNKNOWN:
-                    raise
-                continue
-            if done is not None:
-                self._unsettled = None
-                self._record, reply = done
-                self.believe(reply, at)
-                if self._record.lease is None:
-                    self._on_end()
-                return
-        raise RunStoreError(
-            RUN_OUTCOME_UNKNOWN,
-            "reply_lost",
-            f"run {write.before.run_id!r}: whether command {write.command_id!r} was written is "
-            "not known",
-        )
+        try:
+            settled = any(self._is_settled(write) for _ in range(SETTLE_TRIES))
+        except RunStoreError as error:
+            # "Nothing was written" is said of the asking; the write itself stays open.
+            if error.code != RUN_STORE_UNAVAILABLE:
+                raise
+            settled = False
+        if not settled:
+            raise unknown_outcome(write.before.run_id, write.command_id)
+        self._unsettled = None
+
+    def _is_settled(self, write: _Write) -> bool:
+        if self._has_landed(write):
+            return True
+        stored, _now = self._engine.read(write.before.run_id)
+        if stored is None or stored.version != write.before.version:
+            # It may have landed between the two readings, and a version moves only once.
+            if self._has_landed(write):
+                return True
+            self._unsettled = None
+            raise self.lose(self._why(write))
+        at = self._engine.instant()
+        try:
+            done = self._engine.commit(write.before, write.events, self._guard, at)
+        except RunStoreError as error:
+            if error.code != RUN_OUTCOME_UNKNOWN:
+                raise
+            return False
+        if done is None:
+            return False
+        self._record, reply = done
+        self.believe(reply, at)
+        if self._record.lease is None:
+            self._on_end()
+        return True
+
+    def _has_landed(self, write: _Write) -> bool:
+        """Whether the write's events are there; then its record is this holder's."""
+        before = write.before
+        written = self._engine.written_by(write.command_id, before.run_id, before.version)
+        record = fold(before, written)
+        if not written or record is None:
+            return False
+        self._record = record
+        if record.lease is None:
+            self._on_end()
+        return True
 
     # Losing.
 

