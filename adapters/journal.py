@@ -106,7 +106,11 @@ def _store_for(
         check_name(schema)
         database = Database(url, schema, pool=pool, pooler=pooler, create=create)
         if not create:
-            database.transaction(lambda session: check(session.connection, schema))
+            try:
+                database.transaction(lambda session: check(session.connection, schema))
+            except BaseException:
+                database.close()
+                raise
         return PostgresStore(database, notify=notify)
     raise refuse("address", f"{_masked(url)!r} is no journal address")
 

@@ -81,7 +81,11 @@ class Database:
         self._closed = False
         self._opening = threading.Lock()
         if create:
-            self.migrate()
+            try:
+                self.migrate()
+            except BaseException:
+                self.close()
+                raise
         _databases.add(self)
 
     @property
@@ -130,7 +134,10 @@ class Database:
 
     def connect(self) -> psycopg.Connection[Any]:
         """A new connection with our settings, in autocommit mode."""
-        return psycopg.connect(self._conninfo, autocommit=True)
+        # Behind a pooler psycopg must not prepare by itself what is executed often either.
+        return psycopg.connect(
+            self._conninfo, autocommit=True, prepare_threshold=None if self.pooler else 5
+        )
 
     def _session(self, conn: psycopg.Connection[Any]) -> Session:
         return Session(conn, self.schema, self._number, prepare=not self.pooler)
@@ -194,6 +201,12 @@ class Database:
                 RUN_OUTCOME_UNKNOWN, "reply_lost", f"the connection was lost: {_brief(e)}"
             )
         state = e.sqlstate or ""
+        if state == "08P01":  # protocol_violation: how PgBouncer refuses our settings
+            return RunStoreError(
+                RUN_VALIDATION_ERROR,
+                "address",
+                f"the address looks like a pooler's, which needs pooler=True: {_brief(e)}",
+            )
         if state in ("40001", "40P01"):  # serialization_failure, deadlock_detected
             return RunStoreError(
                 RUN_CONFLICT, "contended", f"another transaction was first: {_brief(e)}"
@@ -216,8 +229,11 @@ class Database:
 def _passes(e: psycopg.Error) -> bool:
     """Whether it may be over in a moment: the connection, a restart, a deadlock, no free slot."""
     if e.sqlstate is None:
+        # A host's pool has waited already by the time it says that it is exhausted or closed.
+        if type(e).__name__ in ("PoolTimeout", "PoolClosed", "TooManyRequests"):
+            return False
         return isinstance(e, psycopg.OperationalError | psycopg.InterfaceError)
-    return e.sqlstate[:2] == "08" or e.sqlstate in (
+    return (e.sqlstate[:2] == "08" and e.sqlstate != "08P01") or e.sqlstate in (
         "40001",  # serialization_failure
         "40P01",  # deadlock_detected
         "53300",  # too_many_connections
