@@ -1,9 +1,4 @@
-"""A run record as columns plus bytes: what every SQL backend stores of it.
-
-What changes with each checkpoint or is searched for is a column; the rest, which a checkpoint
-leaves alone, is the body. So a checkpoint writes a few short columns, however much the record
-holds.
-"""
+"""The bytes of the rows that the SQL backends store: the projections' mappings through orjson."""
 
 from __future__ import annotations
 
@@ -16,27 +11,9 @@ from pydantic import BaseModel, ValidationError
 from ..domain.delivery import DeliveryRecord
 from ..domain.errors import RUN_INTEGRITY_ERROR, RunStoreError
 from ..domain.record import RunRecord
-from ..domain.status import RunLifecycleStatus
+from ..projections import delivery_outbox, run_records
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-_BODY = (
-    "attempt",
-    "lease",
-    "outcome",
-    "suspension",
-    "labels",
-    "delivery_ref",
-    "authority_ref",
-    "parent_run_id",
-    "available_at",
-    "failures",
-    "last_error",
-    "approvals",
-    "ended_at",
-    "start_digest",
-    "commands",
-)
 
 
 def to_microseconds(moment: datetime) -> int:
@@ -56,45 +33,35 @@ def _fields(part: Any) -> Any:
 
 
 def body_of(record: RunRecord) -> bytes:
-    """The part of the record that only lifecycle changes touch."""
-    fields = record.__dict__
-    return orjson.dumps({name: fields[name] for name in _BODY if fields[name]}, default=_fields)
+    """The column `body` of a run's row."""
+    return orjson.dumps(run_records.body(record), default=_fields)
 
 
 def checkpoint_of(record: RunRecord) -> bytes | None:
+    """The column `checkpoint` of a run's row: where the last saved state is."""
     ref = record.checkpoint_ref
     return None if ref is None else orjson.dumps(ref.__dict__)
 
 
-def record_of(
-    run_id: str,
-    kind: str,
-    status: str,
-    version: int,
-    fencing_token: int,
-    deadline: datetime | None,
-    created_at: datetime,
-    updated_at: datetime,
-    checkpoint: bytes | None,
-    head: str,
-    body: bytes,
-) -> RunRecord:
-    """The record from its row, the lease's deadline laid over its folded expiry.
+def record_of(run_id: str, *columns: Any) -> RunRecord:
+    """The record from the columns of its row, in the order of `run_records.from_row`.
 
     Raises RUN_INTEGRITY_ERROR / unreadable_record, naming the run.
     """
+    kind, status, version, token, deadline, created, updated, checkpoint, head, body = columns
     try:
-        record = RunRecord(
-            run_id=run_id,
-            kind=kind,
-            status=RunLifecycleStatus(status),
-            version=version,
-            fencing_token=fencing_token,
-            created_at=created_at,
-            updated_at=updated_at,
-            checkpoint_ref=None if checkpoint is None else orjson.loads(checkpoint),
-            head=head,
-            **orjson.loads(body),
+        return run_records.from_row(
+            run_id,
+            kind,
+            status,
+            version,
+            token,
+            deadline,
+            created,
+            updated,
+            None if checkpoint is None else orjson.loads(checkpoint),
+            head,
+            orjson.loads(body),
         )
     except (ValidationError, ValueError, TypeError) as e:
         problem = e.errors()[0]["msg"] if isinstance(e, ValidationError) else str(e)
@@ -103,11 +70,8 @@ def record_of(
             "unreadable_record",
             f"the stored record of run {run_id!r} cannot be read: {problem}",
         ) from e
-    return record if deadline is None else record.with_deadline(deadline)
 
 
 def delivery_body_of(record: DeliveryRecord) -> bytes:
-    """The immutable part of an outbox row."""
-    return orjson.dumps(
-        {"terminal_version": record.terminal_version, "created_at": record.created_at}
-    )
+    """The column `body` of an outbox row."""
+    return orjson.dumps(delivery_outbox.body(record))
