@@ -21,7 +21,10 @@ class _Kind(type):
 
 
 class Skewed(_real, metaclass=_Kind):
-    """A datetime whose `now` is off."""
+    """Makes datetimes, and its `now` is off."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return _real(*args, **kwargs)
 
     @classmethod
     def now(cls, tz: Any = None) -> Any:
@@ -40,7 +43,8 @@ from runjournal import RunStoreError, open_journal  # noqa: E402
 
 def main(url: str, owner: str) -> None:
     with open_journal(url) as journal:
-        print(json.dumps((module.datetime.now(module.UTC) - _real.now(module.UTC)).seconds))
+        off = module.datetime.now(module.UTC) - _real.now(module.UTC)
+        print(json.dumps(off.total_seconds()))
         leases: dict[str, Any] = {}
         for line in sys.stdin:
             what, run_id, ttl = json.loads(line)
