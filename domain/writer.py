@@ -121,6 +121,12 @@ class HolderWriter:
             return
         self.examine()
         self._ensure_not_lost()
+        raise RunStoreError(
+            RUN_STORE_UNAVAILABLE,
+            "busy",
+            f"run {self._record.run_id!r} was locked by others: its lease is held and not renewed",
+            record=self.record,
+        )
 
     def _ensure_not_lost(self) -> None:
         # Also asked before the lock: after a fork its holder may be a thread that is not there.

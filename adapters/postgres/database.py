@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import logging
@@ -27,7 +28,7 @@ from ...domain.errors import (
 )
 from .schema import migrate
 from .session import Session
-from .statements import Statement, quoted
+from .statements import ROLLBACK, Statement, quoted
 
 log = logging.getLogger("runjournal.postgres")
 Result = TypeVar("Result")
@@ -121,7 +122,10 @@ class Database:
             return self._connect()
 
     def give(self, session: Session) -> None:
-        """Back onto the stack; one that is broken or inside a transaction is closed instead."""
+        """Back onto the stack, outside of any transaction; a broken one is closed instead."""
+        if not session.idle and not session.broken:
+            with contextlib.suppress(psycopg.Error):
+                session.run(ROLLBACK)
         if self._pool is not None:
             self._pool.putconn(session.connection)
         elif self._closed or session.broken or not session.idle or session.in_flight:

@@ -204,7 +204,7 @@ _RENEW = """
 _RENEW_TYPES = ((TEXTS, INT8S, FLOAT8S, MOMENT), (TEXT, MOMENT, MOMENT, BOOL))
 #: All leases of a ledger in one trip; a row that somebody else has locked holds nobody up.
 RENEW = _statement("renew", _RENEW.format(skip="SKIP LOCKED"), *_RENEW_TYPES)
-#: One lease whose row was locked: waits, for as long as lock_timeout allows.
+#: One lease whose row was locked: waits, for as long as SET_LOCK_TIMEOUT allows.
 RENEW_PATIENTLY = _statement("renew_patiently", _RENEW.format(skip=""), *_RENEW_TYPES)
 
 #: The kinds that have anything to claim, by hopping along the partial index.
@@ -247,6 +247,10 @@ ATTENTION = _statement(
     "SELECT run_id, attention FROM @runs WHERE attention IS NOT NULL ORDER BY run_id",
     (),
     (TEXT, TEXT),
+)
+#: For the transaction it stands in.
+SET_LOCK_TIMEOUT = _statement(
+    "set_lock_timeout", "SELECT set_config('lock_timeout', $1, true)", (TEXT,), (TEXT,)
 )
 BEGIN = _statement("begin", "BEGIN", (), ())
 COMMIT = _statement("commit", "COMMIT", (), ())

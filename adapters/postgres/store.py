@@ -9,7 +9,6 @@ from typing import Any
 
 import psycopg
 
-from ...domain.delivery import DeliveryRecord
 from ...domain.errors import (
     RUN_INTEGRITY_ERROR,
     RUN_OUTCOME_UNKNOWN,
@@ -29,13 +28,14 @@ from ...domain.ports import (
     StoredEvent,
 )
 from ...domain.record import RunRecord
-from ..rows import body_of, checkpoint_of, delivery_body_of, record_of
+from ..rows import record_of
 from . import statements as sql
-from .database import Database
+from .database import LOCK_TIMEOUT, Database
 from .host import HostTransaction
 from .listener import Listener
 from .recorder import PostgresProcessRecorder
-from .session import Command, Session
+from .session import Session
+from .writes import lease_values, renewals, write_command
 
 _NO_LIMIT = 2**62
 #: What is sent instead where the journal tells of claimable runs.
@@ -98,7 +98,7 @@ class PostgresStore(PostgresProcessRecorder):
         patience: float | None = None,
     ) -> Reply | None:
         try:
-            statement, values = _command(changes, guard, now)
+            statement, values = write_command(changes, guard, now)
             if self._notify:
                 statement = _TELLING.get(statement.name, statement)
             rows = self.database.write(statement, *values)
@@ -116,35 +116,46 @@ class PostgresStore(PostgresProcessRecorder):
         return Reply(at, ready_at if held else None, bool(moved) and held)
 
     def renew(self, leases: Sequence[LeaseRef], now: datetime | None = None) -> dict[str, Reply]:
-        replies = self._renew(sql.RENEW, leases, now)
-        for lease in leases:
-            if lease.run_id not in replies and self._still_held(lease, now):
-                try:
-                    replies |= self._renew(sql.RENEW_PATIENTLY, [lease], now)
-                except RunStoreError as e:
-                    if e.code != RUN_STORE_UNAVAILABLE:
-                        raise
-        return replies
-
-    def _renew(
-        self, statement: sql.Statement, leases: Sequence[LeaseRef], now: datetime | None
-    ) -> dict[str, Reply]:
         if not leases:
             return {}
-        ids, tokens, ttls = zip(*leases, strict=True)
         # A renewal that was carried out twice is a renewal: it may be sent again.
-        rows = self.database.read(statement, ids, tokens, ttls, now)
-        return {run_id: Reply(at, ready_at, moved) for run_id, at, ready_at, moved in rows}
+        replies = renewals(self.database.read(sql.RENEW, *lease_values(leases), now))
+        skipped = [lease for lease in leases if lease.run_id not in replies]
+        for lease in skipped:
+            left = self._time_left(lease, now)
+            # A lease of its own may wait until it has expired, and then is known to be lost. Of
+            # many, the locked ones share a quarter of a ttl: the others hear nothing before.
+            wait = left + 0.05 if len(leases) == 1 else min(left, lease.ttl / 4 / len(skipped))
+            if left > 0:
+                replies |= self._renew_patiently(lease, min(wait, LOCK_TIMEOUT), now)
+        return replies
 
-    def _still_held(self, lease: LeaseRef, given: datetime | None) -> bool:
-        """Whether a lease that was not renewed looks held: then its row was locked."""
+    def _renew_patiently(
+        self, lease: LeaseRef, seconds: float, now: datetime | None
+    ) -> dict[str, Reply]:
+        """Renew a lease whose row was locked, if it is let go in time."""
+
+        def work(session: Session) -> list[tuple[Any, ...]]:
+            return session.run_batch(
+                (sql.BEGIN, ()),
+                (sql.SET_LOCK_TIMEOUT, (f"{max(1, int(seconds * 1000))}ms",)),
+                (sql.RENEW_PATIENTLY, (*lease_values([lease]), now)),
+                (sql.COMMIT, ()),
+            )[2]
+
+        try:
+            return renewals(self.database.transaction(work))
+        except RunStoreError as e:
+            if e.code not in (RUN_STORE_UNAVAILABLE, RUN_OUTCOME_UNKNOWN):
+                raise
+            return {}  # unknown: the next beat asks again
+
+    def _time_left(self, lease: LeaseRef, given: datetime | None) -> float:
+        """Seconds left of a lease that was not renewed; if there are any, its row was locked."""
         record, now = self.get(lease.run_id, given)
-        return (
-            record is not None
-            and record.lease is not None
-            and record.fencing_token == lease.fencing_token
-            and now < record.lease.expires_at
-        )
+        if record is None or record.lease is None or record.fencing_token != lease.fencing_token:
+            return 0.0
+        return (record.lease.expires_at - now).total_seconds()
 
     def claim(
         self,
@@ -193,7 +204,7 @@ class PostgresStore(PostgresProcessRecorder):
             commands = [
                 (sql.SET_ASIDE, (row[0], change.message))
                 if isinstance(change, RunStoreError)
-                else _command([change], None, now)
+                else write_command([change], None, now)
                 for row, change in zip(rows, changes, strict=True)
             ]
             *written, _ = session.run_batch(*commands, (sql.COMMIT, ()))
@@ -264,86 +275,3 @@ class PostgresStore(PostgresProcessRecorder):
 
     def attention(self) -> list[Attention]:
         return [Attention(*row) for row in self.database.read(sql.ATTENTION)]
-
-
-def _command(changes: Sequence[Change], guard: Guard | None, now: datetime | None) -> Command:
-    """The statement that writes these changes, and its values."""
-    change = changes[0]
-    record = change.record
-    assert isinstance(record, RunRecord)  # the first change is the run's
-    first = change.events[0]
-    if (
-        guard is not None
-        and guard.lease == "live"
-        and len(changes) == len(change.events) == 1
-        and first.topic == "run.checkpoint_saved"
-        and record.lease is not None
-    ):
-        return sql.SAVE_CHECKPOINT, (
-            record.run_id,
-            change.expected_version,
-            guard.fencing_token,
-            now,
-            record.updated_at,
-            checkpoint_of(record),
-            record.head,
-            record.lease.ttl,
-            first.stream,
-            first.topic,
-            first.data,
-        )
-    events = [e for c in changes for e in c.events]
-    streams, versions, topics, states, _hashes = zip(*events, strict=True)
-    shared = (streams, versions, topics, states, *_delivery(changes), now)
-    ttl = None if record.lease is None else record.lease.ttl
-    if change.expected_version == 0:
-        return sql.CREATE, (
-            *shared,
-            record.run_id,
-            record.kind,
-            record.status.value,
-            record.version,
-            record.fencing_token,
-            ttl,
-            record.available_at,
-            record.created_at,
-            record.updated_at,
-            checkpoint_of(record),
-            record.head,
-            body_of(record),
-        )
-    return sql.ADVANCE, (
-        *shared,
-        record.run_id,
-        change.expected_version,
-        record.status.value,
-        record.version,
-        record.fencing_token,
-        ttl,
-        record.available_at,
-        record.updated_at,
-        checkpoint_of(record),
-        record.head,
-        body_of(record),
-        None if guard is None else guard.fencing_token,
-        guard is not None and guard.lease == "live",
-    )
-
-
-def _delivery(changes: Sequence[Change]) -> tuple[Any, ...]:
-    """The outbox row of the second change; one append has one delivery at most."""
-    if len(changes) == 1:
-        return (None,) * 9
-    record = changes[1].record
-    assert len(changes) == 2 and isinstance(record, DeliveryRecord)  # noqa: PT018
-    return (
-        record.invocation_id,
-        record.run_id,
-        record.delivery_ref,
-        record.status.value,
-        record.version,
-        record.created_at,
-        record.updated_at,
-        record.head,
-        delivery_body_of(record),
-    )
