@@ -78,6 +78,7 @@ class Watcher:
     """Sees what the sessions of one database do, and ends them."""
 
     def __init__(self, url: str) -> None:
+        self.url = url
         self._conn = psycopg.connect(url, autocommit=True)
 
     def one(self, query: str, *values: Any) -> Any:
@@ -108,6 +109,15 @@ class Watcher:
         for pid in ended:
             self.one("SELECT pg_terminate_backend(%s, 10000)", pid)
         return len(ended)
+
+    def terminate_waiting(self) -> int:
+        """End the sessions of this database that wait for a lock; how many there were."""
+        return int(
+            self.one(
+                "SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            )
+        )
 
     def expired(self, run_id: str) -> bool:
         """Whether the run's deadline has passed on the server's clock."""

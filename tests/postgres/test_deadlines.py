@@ -120,6 +120,23 @@ def test_locked_row_bounds_the_wait_of_its_holder(
         assert lease.checkpoint == {"n": 2}
 
 
+def test_renewal_that_was_not_made_is_no_success(
+    journal: Journal, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows of a loss, and yet the lease lasts no longer than before: that is said."""
+    monkeypatch.setattr("runjournal.adapters.postgres.store.LOCK_TIMEOUT", 0.2)
+    lease = journal.ledger(lease_ttl=60).acquire("run", heartbeat=False)
+    before = lease.record
+    with row_locked(postgres_url, "run"):
+        with refused(RUN_STORE_UNAVAILABLE, "busy") as caught:
+            lease.renew()
+        assert caught.value.retryable
+    assert lease.lost is None
+    assert journal.get("run") == before
+    lease.renew()
+    assert journal.get("run") != before
+
+
 def leases_of(ledger: RunLedger, count: int) -> list[RunLeaseHandle]:
     """So many leases of one ledger."""
     with ThreadPoolExecutor(4) as pool:
