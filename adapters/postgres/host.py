@@ -32,10 +32,10 @@ class HostTransaction(Database):
         self._host_session = Session(conn, schema, prepare=False)
 
     def read(self, statement: Statement, *values: Any) -> list[tuple[Any, ...]]:
-        return self._run(lambda session: session.run(statement, *values))
+        return self._within(lambda session: session.run(statement, *values))
 
     def write(self, statement: Statement, *values: Any) -> list[tuple[Any, ...]]:
-        return self._run(lambda session: session.run(statement, *values))
+        return self._within(lambda session: session.run(statement, *values))
 
     def transaction(self, work: Callable[[Session], Result]) -> Result:
         raise RunStoreError(
@@ -45,7 +45,7 @@ class HostTransaction(Database):
     def close(self) -> None:
         """The connection is the host's."""
 
-    def _run(self, work: Callable[[Session], Result]) -> Result:
+    def _within(self, work: Callable[[Session], Result]) -> Result:
         if self._conn.pgconn.transaction_status == pq.TransactionStatus.IDLE:
             if self._conn.autocommit:
                 raise RunStoreError(

@@ -20,7 +20,10 @@ from .statements import BEGIN, COMMIT, Statement
 Command = tuple[Statement, Sequence[Any]]
 
 _BINARY = 1
-_OK = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
+# As plain ints: looking a member up on its enum class costs more than the comparison.
+_OK = frozenset({int(pq.ExecStatus.TUPLES_OK), int(pq.ExecStatus.COMMAND_OK)})
+_CONNECTED = int(pq.ConnStatus.OK)
+_IDLE = int(pq.TransactionStatus.IDLE)
 _FORMATS = [[_BINARY] * n for n in range(32)]
 
 
@@ -53,12 +56,12 @@ class Session:
     @property
     def broken(self) -> bool:
         """Whether the connection is gone."""
-        return self._pgconn.status != pq.ConnStatus.OK
+        return self._pgconn.status != _CONNECTED
 
     @property
     def idle(self) -> bool:
         """Whether the connection is outside a transaction and waiting for a command."""
-        return self._pgconn.transaction_status == pq.TransactionStatus.IDLE
+        return self._pgconn.transaction_status == _IDLE
 
     def run(self, statement: Statement, *values: Any) -> list[tuple[Any, ...]]:
         """Send one statement, wait for it to be done, and return its rows.
@@ -70,9 +73,10 @@ class Session:
         self.in_flight = statement is COMMIT or (self.idle and statement is not BEGIN)
         self._send(statement, values)
         results = self.connection.wait(execute(self._pgconn))
-        self._check(results)
+        if len(results) != 1 or results[0].status not in _OK:
+            self._check(results)
         self.in_flight = False
-        return _rows(results[-1], statement.gives)
+        return _rows(results[-1], statement.decoders)
 
     def run_batch(self, *commands: Command) -> list[list[tuple[Any, ...]]]:
         """Send several statements in one round trip, and return the rows of each.
@@ -99,14 +103,14 @@ class Session:
             self._check(answer)
         self.in_flight = False
         return [
-            _rows(answer[-1], statement.gives)
+            _rows(answer[-1], statement.decoders)
             for (statement, _values), answer in zip(commands, answers, strict=True)
         ]
 
     def _send(self, statement: Statement, values: Sequence[Any]) -> None:
         data = [
-            None if value is None else kind.encode(value)
-            for kind, value in zip(statement.takes, values, strict=True)
+            None if value is None else encode(value)
+            for encode, value in zip(statement.encoders, values, strict=True)
         ]
         formats = _FORMATS[len(data)]
         if self._prepare:
@@ -135,13 +139,14 @@ class Session:
         self.connection.close()
 
 
-def _rows(result: Any, gives: Sequence[Any]) -> list[tuple[Any, ...]]:
+def _rows(result: Any, decoders: Sequence[Any]) -> list[tuple[Any, ...]]:
     get = result.get_value
-    rows = []
-    for i in range(result.ntuples):
-        row = []
-        for column, kind in enumerate(gives):
-            value = get(i, column)
-            row.append(None if value is None else kind.decode(value))
-        rows.append(tuple(row))
-    return rows
+    return [
+        tuple(
+            [
+                None if (value := get(i, column)) is None else decode(value)
+                for column, decode in enumerate(decoders)
+            ]
+        )
+        for i in range(result.ntuples)
+    ]

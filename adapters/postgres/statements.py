@@ -13,7 +13,8 @@ clock_timestamp(), never now(), which stands still while a statement waits.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from .wire import (
     BOOL,
@@ -41,6 +42,8 @@ class Statement(NamedTuple):
     text: bytes
     takes: tuple[Type, ...]
     gives: tuple[Type, ...]
+    encoders: tuple[Callable[[Any], bytes], ...]
+    decoders: tuple[Callable[[bytes], Any], ...]
 
     @property
     def oids(self) -> list[int]:
@@ -59,7 +62,14 @@ def quoted(schema: str) -> str:
 
 
 def _statement(name: str, text: str, takes: tuple[Type, ...], gives: tuple[Type, ...]) -> Statement:
-    return Statement(b"runjournal_" + name.encode(), text.encode(), takes, gives)
+    return Statement(
+        b"runjournal_" + name.encode(),
+        text.encode(),
+        takes,
+        gives,
+        tuple(t.encode for t in takes),
+        tuple(t.decode for t in gives),
+    )
 
 
 _RECORD = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -28,7 +28,7 @@ from ...domain.ports import (
     StoredEvent,
 )
 from ...domain.record import RunRecord
-from ..rows import record_of
+from ..rows import EPOCH, record_of
 from . import statements as sql
 from .database import LOCK_TIMEOUT, Database
 from .host import HostTransaction
@@ -51,7 +51,7 @@ class PostgresStore(PostgresProcessRecorder):
 
     def __init__(self, database: Database, *, notify: bool = False) -> None:
         super().__init__(database)
-        self._offset: timedelta | None = None
+        self._ahead: timedelta | None = None
         self._notify = notify
         self.listener = Listener(database)
 
@@ -67,7 +67,7 @@ class PostgresStore(PostgresProcessRecorder):
         """The same journal through a connection of the host's, inside its transaction."""
         host = HostTransaction(conn, self.database.schema)
         store = PostgresStore(host, notify=self._notify)
-        store._offset = self._offset
+        store._ahead = self._ahead
         return store
 
     @property
@@ -75,13 +75,13 @@ class PostgresStore(PostgresProcessRecorder):
         return "cross-process"
 
     def now(self) -> datetime:
-        if self._offset is None:
+        if self._ahead is None:
             self.get("-")
-        return datetime.fromtimestamp(time.monotonic(), UTC) + (self._offset or timedelta())
+        return EPOCH + (self._ahead or timedelta()) + timedelta(seconds=time.monotonic())
 
     def _heard(self, now: datetime) -> datetime:
-        """Take note of the server's instant in a reply."""
-        self._offset = now - datetime.fromtimestamp(time.monotonic(), UTC)
+        """Take note of the server's instant in a reply, against the time since start-up here."""
+        self._ahead = now - EPOCH - timedelta(seconds=time.monotonic())
         return now
 
     def get(self, run_id: str, now: datetime | None = None) -> Reading:
@@ -112,8 +112,9 @@ class PostgresStore(PostgresProcessRecorder):
         at, ready_at, moved = row
         if now is None:
             self._heard(at)
-        held = isinstance(record, RunRecord) and record.lease is not None
-        return Reply(at, ready_at if held else None, bool(moved) and held)
+        if not moved or record.lease is None:
+            return Reply(at, None, False)
+        return Reply(at, ready_at, True)
 
     def renew(self, leases: Sequence[LeaseRef], now: datetime | None = None) -> dict[str, Reply]:
         if not leases:
