@@ -87,7 +87,7 @@ class Proxy:
             _shut(link)
 
     def fall_silent(self) -> None:
-        """Pass nothing on any more on the connections there are, and leave them open."""
+        """Pass nothing on any more on the connections that listen now, and leave them open."""
         self._silent.set()
         self._silent = threading.Event()
 
@@ -142,12 +142,14 @@ class Proxy:
         self, client: socket.socket, server: socket.socket, silent: threading.Event
     ) -> None:
         incoming = _Requests()
+        listens = False
         while True:
             ready, _, _ = select.select([client, server], [], [])
             data = {link: link.recv(65536) for link in ready}
             if not all(data.values()):
                 return
-            if silent.is_set():
+            listens = listens or b"LISTEN " in data.get(client, b"")
+            if listens and silent.is_set():
                 continue
             if server in data:
                 client.sendall(data[server])

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from statistics import median
 
 import psycopg
 import pytest
@@ -74,6 +77,41 @@ def test_case_04_recovery_that_always_raises(
         attention = journal.attention()
         assert len(attention) == bad
         assert all("run.odd" in a.reason for a in attention)
+
+
+LATER = """
+    INSERT INTO runs (run_id, kind, status, version, fencing_token, ready_at, created_at,
+        updated_at, head, body)
+    SELECT run_id || i, kind, status, version, fencing_token, now() + i * interval '1 min',
+        created_at, updated_at, head, body FROM runs, generate_series(60, 50000) AS i
+"""
+
+
+def test_claim_costs_the_same_beside_many_runs_that_are_not_due(
+    new_postgres: Callable[[], str],
+) -> None:
+    """50,000 runs that are scheduled for later, or held: a look for work does not read them."""
+    many_url, none_url = new_postgres(), new_postgres()
+    spent: dict[str, list[float]] = {"many": [], "none": []}
+    with open_journal(many_url) as many, open_journal(none_url) as none:
+        for journal in (many, none):
+            journal.ledger().start("run-")
+        with psycopg.connect(many_url) as conn:
+            conn.execute(LATER.encode())
+        with psycopg.connect(many_url, autocommit=True) as conn:
+            conn.execute("VACUUM ANALYZE runs")
+        ledgers = {"many": many.ledger(), "none": none.ledger()}
+        for ledger in ledgers.values():
+            assert ledger.claim(heartbeat=False) is not None
+        for n in range(40):
+            for name, ledger in ledgers.items():
+                begin = time.perf_counter()
+                assert ledger.claim(heartbeat=False) is None
+                if n >= 10:  # the first ones warm up
+                    spent[name].append(time.perf_counter() - begin)
+    found = {name: median(times) * 1000 for name, times in spent.items()}
+    print(f"ms for a claim that finds nothing: {found}")
+    assert found["many"] <= 3 * found["none"]
 
 
 @pytest.mark.parametrize("start", [2**31 - 2, 2**53, 2**62], ids=["2**31", "2**53", "2**62"])
