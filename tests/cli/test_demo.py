@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -208,6 +209,18 @@ def test_one_of_many_that_wait_gets_the_run(
     assert second["owner"] in result["workers"][1:]
     assert (second["fencingToken"], second["ended"]) == (2, "completed")
     assert [r["status"] for r in cli.json(*at, "list")] == ["completed"]
+
+
+def test_demo_on_a_server_of_its_own(tree: Path, tmp_path: Path) -> None:
+    command = ["-m", "runjournal.adapters.demo.embedded_postgres", "--workers", "4", str(tree)]
+    ended = subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "alone got the run." in ended.stdout
+    assert "Proved: the result equals an uninterrupted run's." in ended.stdout
+    # The server is gone, and its folder with it.
+    assert list(tmp_path.glob("runjournal-*")) == []
 
 
 def test_many_are_named(cli: Any, tree: Path) -> None:

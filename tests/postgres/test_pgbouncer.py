@@ -100,6 +100,17 @@ def test_sixteen_threads_over_two_connections(
         assert 1 <= server_connections(postgres_url) <= 2
 
 
+def test_nobody_listens_behind_a_pooler(pgbouncer: Bouncer, postgres_url: str) -> None:
+    """A LISTEN would stay on a connection that others get next."""
+    with open_journal(pgbouncer(postgres_url), pooler=True, notify=True) as journal:
+        journal.ledger().start("run")
+        assert not journal.wait_for_work(0.2)
+        with psycopg.connect(postgres_url) as conn:
+            listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+            assert conn.execute(listening).fetchone() == (0,)
+        assert journal.ledger().claim() is not None
+
+
 def test_settings_on_the_role_reach_the_commands(
     pgbouncer: Bouncer, postgres_url: str, wait_until: Any
 ) -> None:
