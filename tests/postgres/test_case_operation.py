@@ -211,24 +211,27 @@ CAME_AND_WENT = """
 """
 
 
-def whole_run(ledger: RunLedger, run_id: str) -> float:
-    """Eleven commands; the seconds they took."""
+def whole_run(ledger: RunLedger, run_id: str) -> tuple[float, float]:
+    """Eleven commands; the seconds they took, and those of the claim among them."""
     begin = time.perf_counter()
     ledger.start(run_id)
+    started = time.perf_counter()
     lease = ledger.claim(heartbeat=False)
+    claimed = time.perf_counter()
     assert lease is not None
     for n in range(4):
         lease.save_checkpoint({"n": n})
         lease.renew()
     lease.complete()
-    return time.perf_counter() - begin
+    return time.perf_counter() - begin, claimed - started
 
 
 def test_case_65_bloat_under_a_held_snapshot(new_postgres: Callable[[], str]) -> None:
     """Two journals run by run in turns, one of them under an old snapshot: it is hardly slower."""
-    seconds, before, least = (300.0, 1000, 0.85) if PROVE else (3.0, 10_000, 0.7)
+    # What else the machine does is in both, and for a short time not in both alike.
+    seconds, before, whole, claims = (300.0, 1000, 0.85, 0.5) if PROVE else (3.0, 10_000, 0.6, 0.5)
     urls = {"held": new_postgres(), "free": new_postgres()}
-    spent: dict[str, list[float]] = {"held": [], "free": []}
+    spent: dict[str, list[tuple[float, float]]] = {"held": [], "free": []}
     with (
         open_journal(urls["held"]) as held,
         open_journal(urls["free"]) as free,
@@ -248,9 +251,14 @@ def test_case_65_bloat_under_a_held_snapshot(new_postgres: Callable[[], str]) ->
             for name, ledger in ledgers.items():
                 spent[name].append(whole_run(ledger, f"run-{n}"))
     # What counts is the end, when the most is left lying about.
-    late = {name: median(times[len(times) // 2 :]) * 1000 for name, times in spent.items()}
-    print(f"{n} runs each; ms for one at the end: {late}: {late['free'] / late['held']:.2f}")
-    assert late["free"] >= least * late["held"]
+    late = {name: times[len(times) // 2 :] for name, times in spent.items()}
+    found = [
+        median(t[part] for t in late["free"]) / median(t[part] for t in late["held"])
+        for part in range(2)
+    ]
+    print(f"{n} runs each; without the snapshot they take {found[0]:.2f}, claims {found[1]:.2f}")
+    assert found[0] >= whole
+    assert found[1] >= claims
 
 
 @pytest.mark.parametrize(("snapshot", "least"), [(old_snapshot, 0.4), (nullcontext, 0.95)])
