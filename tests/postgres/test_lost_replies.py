@@ -88,7 +88,7 @@ def lossy(proxy: Proxy) -> Iterator[Journal]:
         proxy.lose_nothing()
 
 
-@pytest.mark.parametrize("what", ["request", "reply"])
+@pytest.mark.parametrize(("what", "times"), [("request", 1), ("reply", 1), ("reply", 2)])
 @pytest.mark.parametrize("name", ACTS)
 def test_each_step_of_each_command(
     direct: Journal,
@@ -98,17 +98,22 @@ def test_each_step_of_each_command(
     verify_run: Verify,
     name: str,
     what: Lost,
+    times: int,
 ) -> None:
-    """The first round trip is lost, then the second one, until all of the command's were."""
+    """The first round trip is lost, then the second one, until all of the command's were.
+
+    Twice: the next one is lost as well, with which it looks for what it wrote.
+    """
     act = ACTS[name]
     ledger = lossy.ledger(owner="worker")
     outside = direct.ledger(owner="outside")
     for step in range(MOST_STEPS):
         run_id = f"run-{step}"
         prepared = act.prepare(ledger, run_id)
-        proxy.lose(what, after=step)
+        proxy.lose(what, after=step, times=times)
         before = proxy.lost
         answer = act.do(ledger, run_id, prepared)
+        proxy.lose_nothing()
         if proxy.lost == before:
             break
         assert happened(direct, run_id) == act.events
@@ -124,7 +129,6 @@ def test_each_step_of_each_command(
         assert rows == (record.is_terminal and record.delivery_ref is not None)
         if not record.is_terminal:
             outside.cancel(run_id)  # so that the next claim finds the next run
-    proxy.lose_nothing()
     assert 0 < step < MOST_STEPS - 1
     print(f"{name}: {step} steps crossed")
 
