@@ -126,6 +126,10 @@ class Database:
         if not session.idle and not session.broken:
             with contextlib.suppress(psycopg.Error):
                 session.run(ROLLBACK)
+        if session.broken:
+            # What ended this one has most likely ended the idle ones as well.
+            while self._idle:
+                self._idle.pop().close()
         if self._pool is not None:
             self._pool.putconn(session.connection)
         elif self._closed or session.broken or not session.idle or session.in_flight:
@@ -255,7 +259,7 @@ class Database:
             )
         if state in ("55P03", "57014"):  # lock_not_available, query_canceled (statement time-out)
             return RunStoreError(RUN_STORE_UNAVAILABLE, "busy", f"Postgres was busy: {_brief(e)}")
-        if state in ("42501", "25006"):  # insufficient_privilege, read_only_sql_transaction
+        if state == "42501":  # insufficient_privilege
             return RunStoreError(
                 RUN_VALIDATION_ERROR, "read_only", f"Postgres refuses to write: {_brief(e)}"
             )

@@ -61,6 +61,9 @@ class GapWatch:
         self._note = None
         return True
 
-    def writers(self) -> list[tuple[str, int]]:
-        """Who may still write below the head: virtual transaction and server process id."""
-        return [(str(writer), int(pid)) for writer, pid in self._database.read(WRITERS)]
+    def writers(self) -> list[tuple[str, int | None]]:
+        """Who may still write below the head: virtual transaction and server process id.
+
+        A prepared transaction has no process.
+        """
+        return [(writer, pid) for writer, pid in self._database.read(WRITERS)]

@@ -40,6 +40,10 @@ class Listener:
 
     def wait(self, timeout: float) -> bool:
         """Wait until something is heard, at most `timeout` seconds; whether it was."""
+        if self._database.pooler:
+            # A LISTEN would stay on a server connection that others use, and hear nothing here.
+            self._stop.wait(timeout)
+            return False
         with self._changed:
             if self._thread is None and not self._stop.is_set():
                 self._thread = threading.Thread(

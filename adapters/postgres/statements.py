@@ -232,15 +232,18 @@ CLAIMABLE_KINDS = _statement(
     (TEXT,),
 )
 #: One probe per kind: ordered by the index, so a backlog is never sorted; rows that another
-#: worker is taking are passed over.
+#: worker is taking are passed over. Both bounds are asked once, before the index is: a volatile
+#: one would be a filter, and walk every run that is not yet due. $4 skips the entries of finished
+#: runs that an old snapshot keeps from being removed; the store knows when not to.
 DUE = _statement(
     "due",
     f"""
     SELECT {_RECORD}, coalesce($2, clock_timestamp()) FROM @runs
-    WHERE kind = $1 AND ready_at <= coalesce($2, clock_timestamp())
+    WHERE kind = $1 AND ready_at >= $4
+        AND ready_at <= (SELECT coalesce($2, clock_timestamp()))
     ORDER BY ready_at LIMIT $3 FOR UPDATE SKIP LOCKED
     """,
-    (TEXT, MOMENT, INT8),
+    (TEXT, MOMENT, INT8, MOMENT),
     (*_RECORD_TYPES, MOMENT),
 )
 _SET_ASIDE = (

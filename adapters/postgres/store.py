@@ -31,6 +31,7 @@ from ...domain.record import RunRecord
 from ..rows import EPOCH, record_of
 from . import statements as sql
 from .database import LOCK_TIMEOUT, Database
+from .horizon import Horizon, Probe
 from .host import HostTransaction
 from .listener import Listener
 from .recorder import PostgresProcessRecorder
@@ -54,6 +55,7 @@ class PostgresStore(PostgresProcessRecorder):
         self._ahead: timedelta | None = None
         self._notify = notify
         self.listener = Listener(database)
+        self.horizon = Horizon()
 
     def wait_for_work(self, timeout: float) -> bool:
         """Wait at most `timeout` seconds to be told that a run became claimable."""
@@ -165,22 +167,32 @@ class PostgresStore(PostgresProcessRecorder):
         grant: Granting,
         now: datetime | None = None,
     ) -> list[Granted]:
-        if kinds is None:
-            kinds = [kind for (kind,) in self.database.read(sql.CLAIMABLE_KINDS)]
         granted: list[Granted] = []
-        while len(granted) < limit:
-            attempted: list[Change] = []
-            try:
-                found, taken = self._claim(kinds, limit - len(granted), grant, now, attempted)
-            except RunStoreError as e:
-                if e.code != RUN_OUTCOME_UNKNOWN:
-                    raise
-                return granted + self._settled(attempted, now)
-            granted += taken
-            # Only runs that had to be set aside make another look worth while.
-            if found == len(taken):
+        for probe in self.horizon.probes(whole_only=now is not None):
+            wanted = self._kinds(probe) if kinds is None else kinds
+            while wanted and len(granted) < limit:
+                attempted: list[Change] = []
+                try:
+                    found, taken = self._claim(
+                        wanted, limit - len(granted), grant, now, probe, attempted
+                    )
+                except RunStoreError as e:
+                    if e.code != RUN_OUTCOME_UNKNOWN:
+                        raise
+                    return granted + self._settled(attempted, now)
+                granted += taken
+                # Only runs that had to be set aside make another look worth while.
+                if found == len(taken):
+                    break
+            if len(granted) >= limit:
                 break
         return granted
+
+    def _kinds(self, probe: Probe) -> Sequence[str]:
+        """The kinds with anything to claim: as last seen, or looked up for a whole probe."""
+        if probe.whole:
+            self.horizon.kinds = [k for (k,) in self.database.read(sql.CLAIMABLE_KINDS)]
+        return self.horizon.kinds
 
     def _claim(
         self,
@@ -188,13 +200,16 @@ class PostgresStore(PostgresProcessRecorder):
         limit: int,
         grant: Granting,
         now: datetime | None,
+        probe: Probe,
         attempted: list[Change],
     ) -> tuple[int, list[Granted]]:
         """Two trips: lock the longest due runs of each kind; write the grants and commit."""
 
         def work(session: Session) -> tuple[int, list[Granted]]:
-            probes = [(sql.DUE, (kind, now, limit)) for kind in kinds]
+            probes = [(sql.DUE, (kind, now, limit, probe.since(kind))) for kind in kinds]
             _, *found = session.run_batch((sql.BEGIN, ()), *probes)
+            for kind, rows in zip(kinds, found, strict=True):
+                self.horizon.seen(kind, rows[0][5] if rows else None)
             rows = sorted((r for rows in found for r in rows), key=lambda row: (row[5], row[0]))
             rows = rows[:limit]
             if not rows:
