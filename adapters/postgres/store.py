@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 
+from ...domain.engine import SETTLE_TRIES
 from ...domain.errors import (
     RUN_INTEGRITY_ERROR,
     RUN_OUTCOME_UNKNOWN,
@@ -239,21 +240,28 @@ class PostgresStore(PostgresProcessRecorder):
         Writing it again waits for the old transaction if that is still open, and a lost version
         with our very event in its place shows that it had been committed.
         """
-        granted = []
-        for change in attempted:
-            record = change.record
-            assert isinstance(record, RunRecord)  # a grant is a run's
-            reply = self.append([change], None, now)
-            if reply is None:
-                written = self.read(change.stream, change.expected_version, 1)
-                if not written or written[0].data != change.events[0].data:
-                    continue  # somebody else's
-                stored, instant = self.get(record.run_id, now)
-                if stored is None or stored.lease is None:
-                    continue
-                reply = Reply(instant, stored.lease.expires_at, True)
-            granted.append(Granted(record, reply))
-        return granted
+        return [g for change in attempted if (g := self._settle(change, now)) is not None]
+
+    def _settle(self, change: Change, now: datetime | None) -> Granted | None:
+        record = change.record
+        assert isinstance(record, RunRecord)  # a grant is a run's
+        for _ in range(SETTLE_TRIES):
+            try:
+                reply = self.append([change], None, now)
+            except RunStoreError as e:
+                if e.code != RUN_OUTCOME_UNKNOWN:
+                    raise
+                continue
+            if reply is not None:
+                return Granted(record, reply)
+            written = self.read(change.stream, change.expected_version, 1)
+            if not written or written[0].data != change.events[0].data:
+                return None  # somebody else's
+            stored, instant = self.get(record.run_id, now)
+            if stored is None or stored.lease is None:
+                return None
+            return Granted(record, Reply(instant, stored.lease.expires_at, True))
+        return None  # held by us, and nobody here knows: it expires
 
     def _granting(
         self, row: tuple[Any, ...], grant: Granting, now: datetime | None
