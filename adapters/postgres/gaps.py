@@ -14,6 +14,7 @@ a higher id and still be open.
 
 from __future__ import annotations
 
+from ...domain.errors import RUN_VALIDATION_ERROR, RunStoreError
 from .database import Database
 from .statements import HIGHEST, HOLES, WRITERS
 
@@ -40,7 +41,14 @@ class GapWatch:
 
     def _look(self) -> tuple[int, int | None]:
         """The highest position there is, and the first hole above what is settled."""
-        ((highest,),) = self._database.read(HIGHEST)
+        ((highest, standby),) = self._database.read(HIGHEST)
+        if standby:
+            raise RunStoreError(
+                RUN_VALIDATION_ERROR,
+                "argument",
+                "the journal in order is read on the primary: a standby does not know who may "
+                "still write",
+            )
         if highest is None or highest <= self._settled:
             return highest or 0, None
         holes = self._database.read(HOLES, self._settled, highest)

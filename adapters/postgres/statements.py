@@ -304,7 +304,13 @@ READ_STREAM = _statement(
 
 # The journal in order.
 
-HIGHEST = _statement("highest", "SELECT max(position) FROM @events", (), (INT8,))
+#: A standby does not show the primary's locks, so it says what it is.
+HIGHEST = _statement(
+    "highest",
+    "SELECT max(position), pg_is_in_recovery() FROM @events",
+    (),
+    (INT8, BOOL),
+)
 #: The first hole above $1 and below $2, found along the index.
 HOLES = _statement(
     "holes",

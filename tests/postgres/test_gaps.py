@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from runjournal import RunStoreError
 from runjournal.adapters.postgres.database import Database
 from runjournal.adapters.postgres.recorder import PostgresApplicationRecorder
 
@@ -208,3 +209,13 @@ def test_tailing_reader_misses_nothing_beside_many_writers(
         thread.join()
     assert not failures
     assert sorted(found) == sorted((f"w{w}", n) for w in range(writers) for n in range(1, each + 1))
+
+
+def test_a_standby_is_refused(recorder: Any) -> None:
+    """It cannot see the primary's locks, so it would pass every gap without a word."""
+    read = recorder.database.read
+    recorder.database.read = lambda statement, *values: (
+        [(1, True)] if statement.name.endswith(b"highest") else read(statement, *values)
+    )
+    with pytest.raises(RunStoreError, match="on the primary"):
+        seen(recorder)
