@@ -164,7 +164,7 @@ class Worker:
         self._handler = handler
         self._grace = 0.0 if grace == 0 else check_seconds(grace, "grace")
         self.ledger = journal.ledger(owner=owner, lease_ttl=lease_ttl)
-        self._journal = journal
+        self.journal = journal
 
     def run_once(
         self, kinds: Sequence[str] | None = None, interrupt: Interrupt | None = None
@@ -268,7 +268,7 @@ class Worker:
             raise error
         log.error("run %s was set aside: %s", lease.run_id, error)
         lease.release(reason="set aside", error=error.message)
-        self._journal.store.set_aside(lease.run_id, error.message)
+        self.journal.store.set_aside(lease.run_id, error.message)
         return self.ledger.get(lease.run_id)
 
 

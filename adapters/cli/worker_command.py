@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ...domain.record import RunRecord
     from ..worker import Worker
 
+#: Seconds between two looks at the interrupt while an idle worker waits.
+INTERRUPT_EVERY = 0.2
 #: Seconds that an idle worker waits at first; it doubles up to --poll.
 FIRST_WAIT = 0.05
 
@@ -39,12 +41,6 @@ class Interrupt:
 
     def set(self) -> None:
         self._is_set = True
-
-    def wait(self, seconds: float) -> None:
-        """Sleep so long, or until it is set."""
-        until = time.monotonic() + seconds
-        while not self._is_set and (left := until - time.monotonic()) > 0:
-            time.sleep(min(left, FIRST_WAIT))
 
 
 def worker(
@@ -116,9 +112,19 @@ def _take_runs(
         if record is not None:
             _report(ctx, record)
             wait = FIRST_WAIT
+        elif _told_while_waiting(taking, min(wait, longest_wait), interrupt):
+            wait = FIRST_WAIT
         else:
-            interrupt.wait(min(wait, longest_wait))
             wait = min(wait * 2, longest_wait)
+
+
+def _told_while_waiting(taking: Worker, seconds: float, interrupt: Interrupt) -> bool:
+    """Wait for work, or for the interrupt; whether the store said that there is some."""
+    end = time.monotonic() + seconds
+    while not interrupt.is_set() and (left := end - time.monotonic()) > 0:
+        if taking.journal.wait_for_work(min(left, INTERRUPT_EVERY)):
+            return True
+    return False
 
 
 def _report(ctx: typer.Context, record: RunRecord | None) -> None:
