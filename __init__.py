@@ -15,7 +15,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .adapters.journal import Journal, open_journal
+    from .adapters.journal import Journal
+    from .adapters.opening import open_journal
     from .adapters.worker import RunInterrupted, StopSignal, Worker, WorkerContext
     from .domain.errors import CAUSES, RunStoreError
     from .domain.events import Event
@@ -50,7 +51,7 @@ _HOME = {
     "WorkerContext": "adapters.worker",
     "can_transition_run": "domain.status",
     "is_terminal_run_status": "domain.status",
-    "open_journal": "adapters.journal",
+    "open_journal": "adapters.opening",
 }
 
 __all__ = [

@@ -46,7 +46,7 @@ def options(ctx: typer.Context) -> Options:
 @contextmanager
 def opened(ctx: typer.Context) -> Iterator[Journal]:
     """The journal that --db names."""
-    from ..journal import open_journal
+    from ..opening import open_journal
 
     given = options(ctx)
     with open_journal(given.db or DEFAULT_DB, schema=given.schema, pooler=given.pooler) as journal:

@@ -27,7 +27,8 @@ from ...domain.events import (
     LeaseReleased,
     RunCompleted,
 )
-from ..journal import Journal, open_journal
+from ..journal import Journal
+from ..opening import open_journal
 from .index import Comparison, Listing, Summary, combine, compare, list_files, summarize
 from .worker_process import batches_of
 

@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from ..journal import open_journal
+from ..opening import open_journal
 from ..worker import Worker, WorkerContext
 from .index import Listing, Summary, summarize
 

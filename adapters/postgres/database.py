@@ -19,13 +19,10 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from ...domain.errors import (
-    RUN_CONFLICT,
-    RUN_INTEGRITY_ERROR,
-    RUN_OUTCOME_UNKNOWN,
-    RUN_STORE_UNAVAILABLE,
     RUN_VALIDATION_ERROR,
     RunStoreError,
 )
+from .faults import meaning_of, passes
 from .schema import migrate
 from .session import Session
 from .statements import ROLLBACK, Statement, quoted
@@ -220,7 +217,7 @@ class Database:
             except psycopg.Error as e:
                 maybe_done = getattr(e, "maybe_done", False) and not repeatable
                 error, cause = self.error(e, maybe_done=maybe_done), e
-                again = not maybe_done and _passes(e)
+                again = not maybe_done and passes(e)
             if not again or attempt == TRIES:
                 raise error from cause
             log.info("trying again in %.3f s: %s", pause, error)
@@ -238,56 +235,9 @@ class Database:
         finally:
             self.give(session)
 
-    # Errors.
-
     def error(self, e: psycopg.Error, *, maybe_done: bool = False) -> RunStoreError:
         """What a driver error means for a command."""
-        if maybe_done:
-            return RunStoreError(
-                RUN_OUTCOME_UNKNOWN, "reply_lost", f"the connection was lost: {_brief(e)}"
-            )
-        state = e.sqlstate or ""
-        if state == "08P01":  # protocol_violation: how PgBouncer refuses our settings
-            return RunStoreError(
-                RUN_VALIDATION_ERROR,
-                "address",
-                f"the address looks like a pooler's, which needs pooler=True: {_brief(e)}",
-            )
-        if state in ("40001", "40P01"):  # serialization_failure, deadlock_detected
-            return RunStoreError(
-                RUN_CONFLICT, "contended", f"another transaction was first: {_brief(e)}"
-            )
-        if state in ("55P03", "57014"):  # lock_not_available, query_canceled (statement time-out)
-            return RunStoreError(RUN_STORE_UNAVAILABLE, "busy", f"Postgres was busy: {_brief(e)}")
-        if state == "42501":  # insufficient_privilege
-            return RunStoreError(
-                RUN_VALIDATION_ERROR, "read_only", f"Postgres refuses to write: {_brief(e)}"
-            )
-        if state in ("42P01", "3F000"):  # undefined_table, invalid_schema_name
-            return RunStoreError(
-                RUN_INTEGRITY_ERROR,
-                "not_a_journal",
-                f"there is no journal in schema {self.schema!r}: {_brief(e)}",
-            )
-        return RunStoreError(RUN_STORE_UNAVAILABLE, "failed", f"Postgres: {_brief(e)}")
-
-
-def _passes(e: psycopg.Error) -> bool:
-    """Whether it may be over in a moment: the connection, a restart, a deadlock, no free slot."""
-    if e.sqlstate is None:
-        # A host's pool has waited already by the time it says that it is exhausted or closed.
-        if type(e).__name__ in ("PoolTimeout", "PoolClosed", "TooManyRequests"):
-            return False
-        return isinstance(e, psycopg.OperationalError | psycopg.InterfaceError)
-    return (e.sqlstate[:2] == "08" and e.sqlstate != "08P01") or e.sqlstate in (
-        "40001",  # serialization_failure
-        "40P01",  # deadlock_detected
-        "53300",  # too_many_connections
-        "57P01",  # admin_shutdown
-        "57P02",  # crash_shutdown
-        "57P03",  # cannot_connect_now
-        "25006",  # read_only_sql_transaction: a failover that is not over
-    )
+        return meaning_of(e, self.schema, maybe_done=maybe_done)
 
 
 def _with_settings(conninfo: str, pooler: bool) -> str:
@@ -319,11 +269,6 @@ def _with_settings(conninfo: str, pooler: bool) -> str:
         ours = " ".join(f"-c {name}={value}" for name, value in settings.items())
         parts["options"] = f"{parts.get('options') or ''} {ours}".strip()
     return make_conninfo("", **parts)
-
-
-def _brief(e: BaseException) -> str:
-    """The first line of a driver's message, which never holds a password."""
-    return str(e).strip().splitlines()[0] if str(e).strip() else type(e).__name__
 
 
 def _after_fork_in_child() -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from ...domain.errors import RUN_VALIDATION_ERROR, RunStoreError
 from .database import Database
-from .statements import HIGHEST, HOLES, WRITERS
+from .log_statements import HIGHEST, HOLES, WRITERS
 
 
 class GapWatch:

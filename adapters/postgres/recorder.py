@@ -26,15 +26,16 @@ from eventsourcing.persistence import (
 
 from ...domain.errors import RunStoreError
 from ..subscription import PollingSubscription
-from . import statements as sql
+from . import log_statements as log
 from .database import Database
 from .gaps import GapWatch
 from .session import Session
+from .statements import BEGIN, COMMIT
 
 _NO_BOUND = 2**62
 _TABLES = {
-    "events": (sql.INSERT_EVENTS, sql.SELECT_EVENTS),
-    "snapshots": (sql.INSERT_SNAPSHOTS, sql.SELECT_SNAPSHOTS),
+    "events": (log.INSERT_EVENTS, log.SELECT_EVENTS),
+    "snapshots": (log.INSERT_SNAPSHOTS, log.SELECT_SNAPSHOTS),
 }
 
 
@@ -132,7 +133,7 @@ class PostgresApplicationRecorder(PostgresAggregateRecorder, ApplicationRecorder
         # The topics are filtered after the gaps are judged: a hole has no topic yet.
         last = self.gaps.limit()
         last = last if stop is None else min(last, stop)
-        rows = self.database.read(sql.NOTIFICATIONS, first, last, list(topics) or None, limit)
+        rows = self.database.read(log.NOTIFICATIONS, first, last, list(topics) or None, limit)
         return [
             Notification(
                 id=position,
@@ -161,13 +162,13 @@ class PostgresTrackingRecorder(PostgresRecorder, TrackingRecorder):
 
     def _insert_tracking(self, session: Session, tracking: Tracking) -> None:
         row = (tracking.application_name, tracking.notification_id)
-        if not session.run(sql.INSERT_TRACKING, *row):
+        if not session.run(log.INSERT_TRACKING, *row):
             raise IntegrityError(
                 f"{tracking.application_name} is already at or past {tracking.notification_id}"
             )
 
     def max_tracking_id(self, application_name: str) -> int | None:
-        rows = self.database.read(sql.MAX_TRACKING, application_name)
+        rows = self.database.read(log.MAX_TRACKING, application_name)
         return rows[0][0] if rows else None
 
 
@@ -190,8 +191,8 @@ class PostgresProcessRecorder(
     def _insert_tracked(
         self, session: Session, events: Sequence[StoredEvent], tracking: Tracking
     ) -> list[int]:
-        session.run(sql.BEGIN)
+        session.run(BEGIN)
         positions = self._insert_events(session, events) if events else []
         self._insert_tracking(session, tracking)
-        session.run(sql.COMMIT)
+        session.run(COMMIT)
         return positions

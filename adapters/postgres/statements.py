@@ -61,7 +61,7 @@ def quoted(schema: str) -> str:
     return '"' + schema.replace('"', '""') + '".'
 
 
-def _statement(name: str, text: str, takes: tuple[Type, ...], gives: tuple[Type, ...]) -> Statement:
+def statement(name: str, text: str, takes: tuple[Type, ...], gives: tuple[Type, ...]) -> Statement:
     return Statement(
         b"runjournal_" + name.encode(),
         text.encode(),
@@ -82,7 +82,7 @@ _RECORD_TYPES = (
 
 #: The hot path. ready_at moves only when less than half of the ttl is left; a CASE that keeps the
 #: value keeps the update heap-only, so no index is touched.
-SAVE_CHECKPOINT = _statement(
+SAVE_CHECKPOINT = statement(
     "save_checkpoint",
     """
     WITH l AS MATERIALIZED (
@@ -123,7 +123,7 @@ _EVENT_TYPES = (
 )  # fmt: skip
 
 #: A new stream: that there is no row yet is the guard. Repeating it draws no position.
-CREATE = _statement(
+CREATE = statement(
     "create",
     f"""
     WITH c AS MATERIALIZED (SELECT coalesce($14, clock_timestamp()) AS at), u AS (
@@ -147,7 +147,7 @@ CREATE = _statement(
 
 #: Any other change of a run, under no guard but its version, a live lease or an expired one. A run
 #: that was set aside has no deadline left and counts as expired; its next append puts it back.
-ADVANCE = _statement(
+ADVANCE = statement(
     "advance",
     f"""
     WITH l AS MATERIALIZED (
@@ -213,12 +213,12 @@ _RENEW = """
 """
 _RENEW_TYPES = ((TEXTS, INT8S, FLOAT8S, MOMENT), (TEXT, MOMENT, MOMENT, BOOL))
 #: All leases of a ledger in one trip; a row that somebody else has locked holds nobody up.
-RENEW = _statement("renew", _RENEW.format(skip="SKIP LOCKED"), *_RENEW_TYPES)
+RENEW = statement("renew", _RENEW.format(skip="SKIP LOCKED"), *_RENEW_TYPES)
 #: One lease whose row was locked: waits, for as long as SET_LOCK_TIMEOUT allows.
-RENEW_PATIENTLY = _statement("renew_patiently", _RENEW.format(skip=""), *_RENEW_TYPES)
+RENEW_PATIENTLY = statement("renew_patiently", _RENEW.format(skip=""), *_RENEW_TYPES)
 
 #: The kinds that have anything to claim, by hopping along the partial index.
-CLAIMABLE_KINDS = _statement(
+CLAIMABLE_KINDS = statement(
     "claimable_kinds",
     """
     WITH RECURSIVE k (kind) AS (
@@ -235,7 +235,7 @@ CLAIMABLE_KINDS = _statement(
 #: worker is taking are passed over. Both bounds are asked once, before the index is: a volatile
 #: one would be a filter, and walk every run that is not yet due. $4 skips the entries of finished
 #: runs that an old snapshot keeps from being removed; the store knows when not to.
-DUE = _statement(
+DUE = statement(
     "due",
     f"""
     SELECT {_RECORD}, coalesce($2, clock_timestamp()) FROM @runs
@@ -250,29 +250,29 @@ _SET_ASIDE = (
     "UPDATE @runs SET ready_at = NULL, attention = $2 WHERE run_id = $1 AND attention IS NULL"
 )
 #: A claim sets aside what it cannot grant: a queued run, or one whose lease has expired.
-SET_ASIDE = _statement("set_aside", _SET_ASIDE, (TEXT, TEXT), ())
+SET_ASIDE = statement("set_aside", _SET_ASIDE, (TEXT, TEXT), ())
 #: From outside a claim, only what nobody holds.
-SET_ASIDE_QUEUED = _statement(
+SET_ASIDE_QUEUED = statement(
     "set_aside_queued", _SET_ASIDE + " AND status = 'queued'", (TEXT, TEXT), ()
 )
-ATTENTION = _statement(
+ATTENTION = statement(
     "attention",
     "SELECT run_id, attention FROM @runs WHERE attention IS NOT NULL ORDER BY run_id",
     (),
     (TEXT, TEXT),
 )
 #: For the transaction it stands in.
-SET_LOCK_TIMEOUT = _statement(
+SET_LOCK_TIMEOUT = statement(
     "set_lock_timeout", "SELECT set_config('lock_timeout', $1, true)", (TEXT,), (TEXT,)
 )
-BEGIN = _statement("begin", "BEGIN", (), ())
-COMMIT = _statement("commit", "COMMIT", (), ())
-ROLLBACK = _statement("rollback", "ROLLBACK", (), ())
+BEGIN = statement("begin", "BEGIN", (), ())
+COMMIT = statement("commit", "COMMIT", (), ())
+ROLLBACK = statement("rollback", "ROLLBACK", (), ())
 
 # Reading.
 
 #: The clock comes along, so that a decision has the store's instant.
-GET = _statement(
+GET = statement(
     "get",
     f"""
     SELECT {", ".join("r." + c.strip() for c in _RECORD.split(","))}, clock_timestamp()
@@ -282,7 +282,7 @@ GET = _statement(
     (*_RECORD_TYPES, MOMENT),
 )
 #: Filters that are not asked for are NULL; the order of creation is the order of the pages.
-LIST = _statement(
+LIST = statement(
     "list",
     f"""
     SELECT {_RECORD} FROM @runs
@@ -294,105 +294,10 @@ LIST = _statement(
     (TEXT, TEXT, TEXT, INT8),
     _RECORD_TYPES,
 )
-READ_STREAM = _statement(
+READ_STREAM = statement(
     "read_stream",
     "SELECT stream, version, topic, state FROM @events WHERE stream = $1 AND version > $2"
     " ORDER BY version LIMIT $3",
     (TEXT, INT8, INT8),
     (TEXT, INT8, TEXT, BYTES),
-)
-
-# The journal in order.
-
-#: A standby does not show the primary's locks, so it says what it is.
-HIGHEST = _statement(
-    "highest",
-    "SELECT max(position), pg_is_in_recovery() FROM @events",
-    (),
-    (INT8, BOOL),
-)
-#: The first hole above $1 and below $2, found along the index.
-HOLES = _statement(
-    "holes",
-    """
-    SELECT before + 1 FROM (
-        SELECT position, lag(position, 1, $1) OVER (ORDER BY position) AS before
-        FROM @events WHERE position > $1 AND position <= $2
-    ) AS p WHERE position > before + 1 ORDER BY position LIMIT 1
-    """,
-    (INT8, INT8),
-    (INT8,),
-)
-#: Whoever has inserted into the events table and not yet ended, as nobody else locks it so.
-WRITERS = _statement(
-    "writers",
-    """
-    SELECT DISTINCT virtualtransaction, pid::bigint FROM pg_locks
-    WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND granted
-        AND relation = '@events'::regclass
-        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    """,
-    (),
-    (TEXT, INT8),
-)
-NOTIFICATIONS = _statement(
-    "notifications",
-    """
-    SELECT position, stream, version, topic, state FROM @events
-    WHERE position >= $1 AND position <= $2 AND ($3::text[] IS NULL OR topic = ANY ($3))
-    ORDER BY position LIMIT $4
-    """,
-    (INT8, INT8, TEXTS, INT8),
-    (INT8, TEXT, INT8, TEXT, BYTES),
-)
-
-# The library's own contract.
-
-INSERT_EVENTS = _statement(
-    "insert_events",
-    """
-    INSERT INTO @events (stream, version, topic, state)
-    SELECT n.* FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bytea[])
-        WITH ORDINALITY AS n (stream, version, topic, state, place)
-    ORDER BY place RETURNING position
-    """.replace("n.*", "n.stream, n.version, n.topic, n.state"),
-    (TEXTS, INT8S, TEXTS, BYTESES),
-    (INT8,),
-)
-INSERT_SNAPSHOTS = INSERT_EVENTS._replace(
-    name=b"runjournal_insert_snapshots",
-    text=INSERT_EVENTS.text.replace(b"INTO @events", b"INTO @snapshots").replace(
-        b"RETURNING position", b"RETURNING version"
-    ),
-)
-#: $5: newest first. Two bounds that are always given keep it one plan.
-SELECT_EVENTS = _statement(
-    "select_events",
-    """
-    SELECT stream, version, topic, state FROM @events
-    WHERE stream = $1 AND version > $2 AND version <= $3
-    ORDER BY CASE WHEN $5 THEN -version ELSE version END LIMIT $4
-    """,
-    (TEXT, INT8, INT8, INT8, BOOL),
-    (TEXT, INT8, TEXT, BYTES),
-)
-SELECT_SNAPSHOTS = SELECT_EVENTS._replace(
-    name=b"runjournal_select_snapshots",
-    text=SELECT_EVENTS.text.replace(b"FROM @events", b"FROM @snapshots"),
-)
-INSERT_TRACKING = _statement(
-    "insert_tracking",
-    """
-    INSERT INTO @tracking VALUES ($1, $2) ON CONFLICT (application_name)
-    DO UPDATE SET notification_id = excluded.notification_id
-    WHERE tracking.notification_id < excluded.notification_id RETURNING notification_id
-    """,
-    (TEXT, INT8),
-    (INT8,),
-)
-MAX_TRACKING = _statement(
-    "max_tracking",
-    "SELECT notification_id FROM @tracking WHERE application_name = $1",
-    (TEXT,),
-    (INT8,),
 )

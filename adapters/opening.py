@@ -1,0 +1,100 @@
+"""open_journal: the one place that chooses a backend."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+from ..domain.checks import refuse
+from ..domain.delivery import DELIVERY_EVENTS
+from ..domain.events import RUN_EVENTS
+from ..domain.limits import DeploymentLimits
+from ..domain.registry import EventRegistry
+from .codec import OrjsonCodec
+from .journal import Journal
+
+if TYPE_CHECKING:
+    from .postgres.database import HostPool
+
+
+def open_journal(
+    url: str,
+    *,
+    limits: DeploymentLimits | None = None,
+    registry: EventRegistry | None = None,
+    schema: str = "public",
+    pool: HostPool | None = None,
+    pooler: bool = False,
+    create: bool = True,
+    notify: bool = False,
+) -> Journal:
+    """Open the journal at `url`, creating it where there is none.
+
+    url       "memory:" (this process only), "sqlite:///runs.db" (relative), "sqlite:////var/runs.db"
+              (absolute), "postgresql://..."; for SQLite "?synchronous=normal" gives up the last
+              commits on a power loss for speed
+    limits    what the deployment allows a run to store
+    registry  the events that can be read; a host that adds or upcasts events passes its own
+
+    For Postgres only:
+    schema    the namespace of the journal's tables
+    pool      a pool of the host's own to take connections from, such as psycopg_pool's
+    pooler    the address is a transaction pooler's (PgBouncer): nothing is prepared or set
+    create    whether to create or migrate the tables; without, they must be there
+    notify    whether to send a NOTIFY when a run becomes claimable (see `wait_for_work`); it makes
+              those commits of the whole database wait for one another
+
+    Raises RUN_VALIDATION_ERROR / address or read_only, RUN_INTEGRITY_ERROR / not_a_journal,
+    newer_database, damaged_database or missing_upcaster. A refused file is left untouched.
+    """
+    store = _store_for(url, schema, pool, pooler, create, notify)
+    codec = OrjsonCodec(registry or EventRegistry([*RUN_EVENTS, *DELIVERY_EVENTS]))
+    return Journal(store, codec, limits or DeploymentLimits())
+
+
+def _store_for(
+    url: str, schema: str, pool: HostPool | None, pooler: bool, create: bool, notify: bool
+) -> Any:
+    if not isinstance(url, str):
+        raise refuse("address", f"the journal's address must be a str, not {type(url).__name__}")
+    scheme, _, rest = url.partition(":")
+    if scheme == "memory" and rest in ("", "//", "///"):
+        from .memory.store import MemoryStore  # only the chosen backend is loaded
+
+        return MemoryStore()
+    if scheme == "sqlite" and rest.startswith("///"):
+        from .sqlite.store import SQLiteStore  # likewise
+
+        path, _, query = rest[3:].partition("?")
+        options = dict(parse_qsl(query, keep_blank_values=True))
+        synchronous = options.pop("synchronous", "full").upper()
+        if not path or options or synchronous not in ("FULL", "NORMAL", "EXTRA"):
+            raise refuse("address", f"{_masked(url)!r} is no sqlite address")
+        return SQLiteStore(path, synchronous)
+    if scheme in ("postgresql", "postgres"):
+        from .postgres.database import Database  # likewise
+        from .postgres.schema import check, check_name
+        from .postgres.store import PostgresStore
+
+        check_name(schema)
+        database = Database(url, schema, pool=pool, pooler=pooler, create=create)
+        if not create:
+            try:
+                database.transaction(lambda session: check(session.connection, schema))
+            except BaseException:
+                database.close()
+                raise
+        return PostgresStore(database, notify=notify)
+    raise refuse("address", f"{_masked(url)!r} is no journal address")
+
+
+def _masked(url: str) -> str:
+    """The address without credentials: messages end up in logs."""
+    try:
+        parts = urlsplit(url)
+        if parts.password or parts.username:
+            host = parts.netloc.rpartition("@")[2]
+            return parts._replace(netloc=f"***@{host}", query="").geturl()
+    except ValueError:
+        return "***"
+    return url
