@@ -153,9 +153,11 @@ class HolderWriter:
 
     def write(self, make: Callable[[str], c.Command]) -> RunRecord:
         """Decide the command on what this holder last wrote, and write it; the record after it."""
-        self._ensure_not_lost()
+        if self.lost is not None:
+            raise self.lost
         with self._lock:
-            self._ensure_not_lost()
+            if self.lost is not None:
+                raise self.lost
             if self._unsettled is not None:
                 self._settle(self._unsettled)
             at = self._engine.instant()
