@@ -11,6 +11,9 @@ import json
 from hashlib import sha256
 from typing import Any
 
+# json.dumps would build this encoder anew for every fingerprint.
+_canonical = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), sort_keys=True).encode
+
 #: The hash before the first event of a stream.
 GENESIS = "0" * 64
 
@@ -27,8 +30,7 @@ def chain_hash(previous: str, stream: str, version: int, topic: str, data: bytes
 
 def fingerprint(*parts: Any) -> str:
     """SHA-256 in hex of the canonical JSON of `parts`: equal exactly when the parts are."""
-    text = json.dumps(parts, ensure_ascii=True, separators=(",", ":"), sort_keys=True)
-    return sha256(text.encode()).hexdigest()
+    return sha256(_canonical(parts).encode()).hexdigest()
 
 
 def invocation_id(run_id: str, name: str) -> str:

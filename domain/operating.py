@@ -19,8 +19,9 @@ from .status import RunLifecycleStatus as Status
 
 
 def start(record: RunRecord | None, command: c.Start, now: datetime) -> Events:
+    digest = command.digest()
     if record is not None:
-        if record.start_digest == command.digest():
+        if record.start_digest == digest:
             return ()
         raise error(
             RUN_CONFLICT,
@@ -35,7 +36,7 @@ def start(record: RunRecord | None, command: c.Start, now: datetime) -> Events:
             timestamp=now,
             actor=command.actor,
             command_id=command.command_id,
-            command_digest=command.digest(),
+            command_digest=digest,
             kind=command.kind,
             input=command.input,
             authority_ref=command.authority_ref,
@@ -43,7 +44,7 @@ def start(record: RunRecord | None, command: c.Start, now: datetime) -> Events:
             labels=command.labels,
             parent_run_id=command.parent_run_id,
             available_at=command.available_at,
-            start_digest=command.digest(),
+            start_digest=digest,
         ),
     )
 
