@@ -113,7 +113,8 @@ class RunRecord(_Part):
         """The record with the lease's current deadline laid over its folded expiry."""
         if self.lease is None or self.lease.expires_at == deadline:
             return self
-        return self.changed({"lease": self.lease.model_copy(update={"expires_at": deadline})})
+        lease = self.lease.__dict__ | {"expires_at": deadline}
+        return self.changed({"lease": Lease.trusted(lease, self.lease.__pydantic_fields_set__)})
 
     def applied(self, command_id: str | None) -> AppliedCommand | None:
         """The operator command of that id, if it is among the last 32 that landed."""
