@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from pydantic import ValidationError
 from runjournal import Journal
 from runjournal.domain import CheckpointRef, CheckpointSaved, RunRecord
 
@@ -34,9 +36,6 @@ def test_every_field_of_the_event_is_there(journal: Journal, monkeypatch: Any) -
 def test_frozen_all_the_same(journal: Journal) -> None:
     record = journal.ledger().acquire("r", heartbeat=False).save_checkpoint({"n": 1})
     for model in (record, record.checkpoint_ref, record.lease):
-        try:
-            model.version = 9  # type: ignore[union-attr]
-        except Exception as e:
-            assert "frozen" in str(e) or "no field" in str(e)
-        else:
-            raise AssertionError("it could be changed")
+        field = next(iter(type(model).model_fields))
+        with pytest.raises(ValidationError, match="frozen"):
+            setattr(model, field, None)
