@@ -1,8 +1,11 @@
-"""Checkpoints of 1 KiB on SQLite, one writer, against a bare sqlite3 loop.
+"""Checkpoints of 1 KiB on SQLite, one writer, against bare loops of `sqlite3`.
 
-The divisor: `sqlite3` from the standard library, WAL and synchronous=FULL as here, in each
-transaction the same two writes: the run's row moves one version under its version and owner, and
-the event is inserted with its JSON. No library, no lease, no checks, no history chain.
+Both divisors use `sqlite3` from the standard library with WAL and the same `synchronous`, encode
+the payload with `json`, and do the same two writes in each transaction: the run's row moves one
+version under its guards, and the event is inserted. No library, no lease, no checks, no chain.
+
+    same writes  our very statements on our very tables, with rows of the same size
+    least tables the least that could do: four columns of a run, four of an event, no position
 
     python -m benchmarks.checkpoint
 """
@@ -15,6 +18,8 @@ import tempfile
 from pathlib import Path
 
 from runjournal import open_journal
+from runjournal.adapters.rows import checkpoint_of, to_microseconds
+from runjournal.adapters.sqlite import statements
 
 from .interleaved import PAYLOADS, Contestant, per_operation, ratios, spread
 
@@ -32,10 +37,45 @@ ADVANCE = "UPDATE runs SET version = version + 1 WHERE run_id = ? AND version = 
 INSERT = "INSERT INTO events VALUES (?, ?, ?, ?)"
 
 
-def bare(path: Path, synchronous: str) -> Contestant:
+def connect(path: Path, synchronous: str) -> sqlite3.Connection:
     conn = sqlite3.connect(path, isolation_level=None)
     conn.execute("PRAGMA journal_mode = WAL")
     conn.execute(f"PRAGMA synchronous = {synchronous}")
+    return conn
+
+
+def same_writes(path: Path, synchronous: str) -> Contestant:
+    with open_journal(f"sqlite:///{path}") as journal:
+        lease = journal.ledger().acquire("run", heartbeat=False)
+        record = lease.save_checkpoint(PAYLOADS[0])
+        (event,) = journal.store.read("run/run", record.version - 1)
+        around = len(event.data) - len(json.dumps(PAYLOADS[0], separators=(",", ":")))
+        checkpoint, head = checkpoint_of(record), record.head
+        stamp = to_microseconds(record.updated_at)
+    conn = connect(path, synchronous)
+    # Closing has released the run: held again, without end.
+    conn.execute("UPDATE runs SET status = 'running', ready_at = ?", (2**60,))
+    (version,) = conn.execute("SELECT version FROM runs").fetchone()
+    frame = b"x" * around
+
+    def run(count: int) -> None:
+        nonlocal version
+        for i in range(count):
+            conn.execute("BEGIN IMMEDIATE")
+            row = (version + 1, stamp, checkpoint, head, "run", version, 1, stamp)
+            if conn.execute(statements.SAVE_CHECKPOINT, row).rowcount != 1:
+                raise RuntimeError("lost the run")
+            body = frame + json.dumps(PAYLOADS[i % 64], separators=(",", ":")).encode()
+            values = ("run/run", version + 1, "run.checkpoint_saved", body)
+            conn.execute(statements.INSERT_EVENT, values)
+            conn.execute("COMMIT")
+            version += 1
+
+    return run
+
+
+def least_tables(path: Path, synchronous: str) -> Contestant:
+    conn = connect(path, synchronous)
     conn.executescript(SCHEMA)
     version = 1
 
@@ -72,18 +112,20 @@ def main() -> None:
             home.mkdir()
             took = per_operation(
                 {
-                    "bare sqlite3": bare(home / "bare.db", synchronous),
+                    "same writes": same_writes(home / "same.db", synchronous),
+                    "least tables": least_tables(home / "least.db", synchronous),
                     "runjournal": ours(home / "runs.db", synchronous),
                 },
                 count=400,
                 rounds=21,
             )
-            ratio = ratios(took, "bare sqlite3")["runjournal"]
-            low, high = spread(took, "bare sqlite3", "runjournal")
-            print(
-                f"checkpoint 1 KiB, sqlite, synchronous={synchronous}: "
-                f"{ratio:.2f} of bare sqlite3 (rounds {low:.2f} to {high:.2f})"
-            )
+            for base in ("same writes", "least tables"):
+                ratio = ratios(took, base)["runjournal"]
+                low, high = spread(took, base, "runjournal")
+                print(
+                    f"checkpoint 1 KiB, sqlite, synchronous={synchronous}: {ratio:.2f} of bare "
+                    f"sqlite3, {base} (rounds {low:.2f} to {high:.2f})"
+                )
 
 
 if __name__ == "__main__":
