@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import runjournal.adapters.journal
+import runjournal.adapters.opening
 from runjournal import CAUSES, Journal, RunStoreError
 from runjournal.adapters.cli.exits import EXIT_OF, EXITS, mask, one_line
 
@@ -31,7 +31,7 @@ def test_every_cause_is_one_line(
     def refuse(_url: str, **_options: object) -> None:
         raise RunStoreError(*cause, "postgresql://me:secret@host/db said\nno\x1b[0m")
 
-    monkeypatch.setattr(runjournal.adapters.journal, "open_journal", refuse)
+    monkeypatch.setattr(runjournal.adapters.opening, "open_journal", refuse)
     line = cli("list", code=EXIT_OF[cause[0]])
     assert line == (
         f"runjournal: {'/'.join(cause)}: postgresql://***@host/db said\\nno\\x1b[0m "
@@ -112,7 +112,7 @@ def test_a_defect_keeps_its_traceback(cli: Any, monkeypatch: pytest.MonkeyPatch)
     def break_down(_url: str, **_options: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(runjournal.adapters.journal, "open_journal", break_down)
+    monkeypatch.setattr(runjournal.adapters.opening, "open_journal", break_down)
     with pytest.raises(AssertionError, match="ZeroDivisionError"):
         cli("list")
 
