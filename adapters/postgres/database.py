@@ -125,14 +125,15 @@ class Database:
                 session.run(ROLLBACK)
         if session.broken:
             # What ended this one has most likely ended the idle ones as well.
-            while self._idle:
-                self._idle.pop().close()
+            self._close_idle()
         if self._pool is not None:
             self._pool.putconn(session.connection)
-        elif self._closed or session.broken or not session.idle or session.in_flight:
+        elif session.broken or not session.idle or session.in_flight:
             session.close()
         else:
             self._idle.append(session)
+            if self._closed:
+                self._close_idle()
 
     def _connect(self) -> Session:
         return self._session(self.connect())
@@ -149,9 +150,13 @@ class Database:
 
     def close(self) -> None:
         self._closed = True
-        while self._idle:
-            self._idle.pop().close()
+        self._close_idle()
         _databases.discard(self)
+
+    def _close_idle(self) -> None:
+        with contextlib.suppress(IndexError):  # emptied by another thread meanwhile
+            while True:
+                self._idle.pop().close()
 
     # Commands.
 
@@ -193,6 +198,8 @@ class Database:
                 raise
             else:
                 self._idle.append(session)
+                if self._closed:  # asked after the push: close() may have emptied the stack before
+                    self._close_idle()
                 return rows
         return self._patiently(
             lambda session: session.run(statement, *values),

@@ -138,3 +138,30 @@ def test_pool_that_is_exhausted_is_a_typed_error(postgres_url: str) -> None:
         # One time-out of the pool's, not one for every try.
         assert pool.get_stats()["requests_errors"] == 1
         assert journal.get("run") is None
+
+
+def test_command_that_outlives_the_closing_leaves_no_connection(postgres_url: str) -> None:
+    """A connection that comes back to a closed journal is closed, whoever comes first."""
+    journal = open_journal(postgres_url)
+    store: Any = journal.store
+    database = store.database
+    session = database.take()
+    journal.close()
+    database.give(session)
+    assert session.connection.closed
+    journal = open_journal(postgres_url)
+    store = journal.store
+    database = store.database
+    session = database.take()
+    run = session.run
+
+    def close_meanwhile(*args: Any) -> Any:
+        rows = run(*args)
+        database.close()
+        return rows
+
+    session.run = close_meanwhile
+    database.give(session)
+    journal.get("unknown")
+    assert session.connection.closed
+    journal.close()
