@@ -16,6 +16,8 @@ from .statements import APPLICATION_ID, MIGRATIONS
 #: What SQLite answers while others are at work on the file.
 BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _MAGIC = b"SQLite format 3\0"
+#: Seconds within which a file that another process is writing has its whole size.
+GROWS_WITHIN = 1.0
 
 
 def migrate(conn: sqlite3.Connection, path: Path, patience: float) -> None:
@@ -110,12 +112,27 @@ def check_file(path: Path) -> None:
         raise _truncated(path)
     if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
         raise _foreign(path, "is a database of another application")
+    # SQLite writes the header, with the new size, before the pages: another process that is just
+    # creating or folding in is through in a moment, and a file that is cut short stays so.
+    end = time.monotonic() + GROWS_WITHIN
+    while _is_short(path):
+        if time.monotonic() >= end:
+            raise _truncated(path)
+        time.sleep(0.005)
+
+
+def _is_short(path: Path) -> bool:
+    """Whether the file is shorter than its header says, with no log that has the rest."""
+    with path.open("rb") as file:
+        header = file.read(100)
     page = int.from_bytes(header[16:18], "big")
     size = (65536 if page == 1 else page) * int.from_bytes(header[28:32], "big")
     wal = path.with_name(path.name + "-wal")
-    # With a log beside it the file may rightly be shorter: a checkpoint was cut off or is running.
-    if path.stat().st_size < size and not (wal.exists() and wal.stat().st_size):
-        raise _truncated(path)
+    try:
+        logged = wal.stat().st_size > 0
+    except FileNotFoundError:
+        logged = False
+    return path.stat().st_size < size and not logged
 
 
 def _writable(path: Path) -> bool:
