@@ -8,7 +8,6 @@ import itertools
 import logging
 import os
 import random
-import threading
 import time
 import weakref
 from collections import deque
@@ -77,7 +76,6 @@ class Database:
         self._idle: deque[Session] = deque()
         self._sessions: weakref.WeakKeyDictionary[Any, Session] = weakref.WeakKeyDictionary()
         self._closed = False
-        self._opening = threading.Lock()
         if create:
             try:
                 self.migrate()
@@ -284,7 +282,6 @@ def _after_fork_in_child() -> None:
         _inherited.append((database._idle, database._sessions))
         database._idle = deque()
         database._sessions = weakref.WeakKeyDictionary()
-        database._opening = threading.Lock()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
