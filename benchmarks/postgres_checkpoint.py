@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg.types.numeric import Int8
 from runjournal import open_journal
-from runjournal.adapters.postgres.statements import SAVE_CHECKPOINT
+from runjournal.adapters.postgres.append_statements import SAVE_CHECKPOINT
 
 from .interleaved import PAYLOADS, ratios, spread
 from .postgres_server import arguments, server
@@ -107,6 +107,7 @@ class Bare:
             (
                 s.run_id,
                 Int8(self.version),
+                Int8(self.version + 1),
                 Int8(s.token),
                 None,
                 datetime.now(UTC),

@@ -24,7 +24,8 @@ from ...domain.errors import (
 from .faults import meaning_of, passes
 from .schema import migrate
 from .session import Session
-from .statements import ROLLBACK, Statement, quoted
+from .statements import ROLLBACK
+from .wire import Statement, quoted
 
 log = logging.getLogger("runjournal.postgres")
 Result = TypeVar("Result")

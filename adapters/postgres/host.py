@@ -11,7 +11,7 @@ from psycopg import pq
 from ...domain.errors import RUN_VALIDATION_ERROR, RunStoreError
 from .database import Database
 from .session import Session
-from .statements import Statement
+from .wire import Statement
 
 Result = TypeVar("Result")
 

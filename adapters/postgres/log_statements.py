@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from .statements import statement
-from .wire import BOOL, BYTES, BYTESES, INT8, INT8S, TEXT, TEXTS
+from .wire import BOOL, BYTES, BYTESES, INT8, INT8S, TEXT, TEXTS, statement
 
 # The journal in order.
 

@@ -14,7 +14,8 @@ import psycopg
 from psycopg import pq
 from psycopg.generators import execute, fetch_many, send
 
-from .statements import BEGIN, COMMIT, Statement
+from .statements import BEGIN, COMMIT
+from .wire import Statement
 
 #: A statement and its values.
 Command = tuple[Statement, Sequence[Any]]

@@ -1,10 +1,11 @@
-"""Every SQL statement of the Postgres store, named, each with why it is as it is.
+"""The SQL statements of leases, claims and readings, named, each with why it is as it is.
 
-Three things hold for all that write. A run's row is locked first (`l`), and only then the clock is
-read (`c`): a wait for the lock counts against a lease, which a plain WHERE on the deadline would
-not see when the blocker only locked or rolled back. The locked row is joined by run_id, never by
-ctid: a heartbeat that commits meanwhile moves the ctid and would make a false lost guard. And one
-append is one statement in autocommit, so one round trip and one transaction.
+Three things hold for all that write, the appends (`append_statements.py`) included. A run's row is
+locked first (`l`), and only then the clock is read (`c`): a wait for the lock counts against a
+lease, which a plain WHERE on the deadline would not see when the blocker only locked or rolled
+back. The locked row is joined by run_id, never by ctid: a heartbeat that commits meanwhile moves
+the ctid and would make a false lost guard. And one append is one statement in autocommit, so one
+round trip and one transaction.
 
 `now`, where given, replaces the store's clock for that one statement. The clock is
 clock_timestamp(), never now(), which stands still while a statement waits.
@@ -12,65 +13,7 @@ clock_timestamp(), never now(), which stands still while a statement waits.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from typing import Any, NamedTuple
-
-from .wire import (
-    BOOL,
-    BYTES,
-    BYTESES,
-    FLOAT8,
-    FLOAT8S,
-    INT8,
-    INT8S,
-    MOMENT,
-    TEXT,
-    TEXTS,
-    Type,
-)
-
-
-class Statement(NamedTuple):
-    """A prepared statement: its name, its text, and the types of what goes in and comes out.
-
-    Tables are written @name: `within` puts the journal's schema in their place, so that nothing
-    depends on the search path of a connection, which may be the host's or a pooler's.
-    """
-
-    name: bytes
-    text: bytes
-    takes: tuple[Type, ...]
-    gives: tuple[Type, ...]
-    encoders: tuple[Callable[[Any], bytes], ...]
-    decoders: tuple[Callable[[bytes], Any], ...]
-
-    @property
-    def oids(self) -> list[int]:
-        return [t.oid for t in self.takes]
-
-    def within(self, schema: str) -> bytes:
-        """The text for the journal in this schema."""
-        prefix = quoted(schema)
-        literal = prefix.replace("'", "''")
-        return re.sub(rb"('?)@", lambda m: m[1] + (literal if m[1] else prefix).encode(), self.text)
-
-
-def quoted(schema: str) -> str:
-    """The schema as it stands before a table's name."""
-    return '"' + schema.replace('"', '""') + '".'
-
-
-def statement(name: str, text: str, takes: tuple[Type, ...], gives: tuple[Type, ...]) -> Statement:
-    return Statement(
-        b"runjournal_" + name.encode(),
-        text.encode(),
-        takes,
-        gives,
-        tuple(t.encode for t in takes),
-        tuple(t.decode for t in gives),
-    )
-
+from .wire import BOOL, BYTES, FLOAT8S, INT8, INT8S, MOMENT, TEXT, TEXTS, statement
 
 _RECORD = (
     "run_id, kind, status, version, fencing_token, ready_at, created_at, updated_at,"
@@ -79,121 +22,6 @@ _RECORD = (
 _RECORD_TYPES = (
     TEXT, TEXT, TEXT, INT8, INT8, MOMENT, MOMENT, MOMENT, BYTES, TEXT, BYTES,
 )  # fmt: skip
-
-#: The hot path. ready_at moves only when less than half of the ttl is left; a CASE that keeps the
-#: value keeps the update heap-only, so no index is touched.
-SAVE_CHECKPOINT = statement(
-    "save_checkpoint",
-    """
-    WITH l AS MATERIALIZED (
-        SELECT run_id, ready_at FROM @runs
-        WHERE run_id = $1 AND version = $2 AND fencing_token = $3 AND status = 'running'
-        FOR UPDATE
-    ), c AS MATERIALIZED (
-        SELECT run_id, ready_at, coalesce($4, clock_timestamp()) AS at FROM l
-    ), u AS (
-        UPDATE @runs r SET
-            version = $2 + 1, updated_at = $5, checkpoint = $6, head = $7,
-            ready_at = CASE WHEN c.ready_at - c.at < make_interval(secs => $8 / 2)
-                            THEN c.at + make_interval(secs => $8) ELSE r.ready_at END
-        FROM c WHERE r.run_id = c.run_id AND c.ready_at > c.at
-        RETURNING c.at, r.ready_at, c.ready_at AS before
-    ), e AS (
-        INSERT INTO @events (stream, version, topic, state)
-        SELECT $9, $2 + 1, $10, $11 FROM u
-    )
-    SELECT at, ready_at, ready_at <> before FROM u
-    """,
-    (TEXT, INT8, INT8, MOMENT, MOMENT, BYTES, TEXT, FLOAT8, TEXT, TEXT, BYTES),
-    (MOMENT, MOMENT, BOOL),
-)
-
-_EVENTS = """e AS (
-        INSERT INTO @events (stream, version, topic, state)
-        SELECT n.* FROM u, unnest($1::text[], $2::bigint[], $3::text[], $4::bytea[])
-            AS n (stream, version, topic, state) ORDER BY n.stream DESC, n.version
-    ), o AS (
-        INSERT INTO @delivery_outbox (invocation_id, run_id, delivery_ref, status, version,
-            next_attempt_at, updated_at, head, body)
-        SELECT $5, $6, $7, $8, $9, $10, $11, $12, $13 FROM u WHERE $5::text IS NOT NULL
-    )"""
-_EVENT_TYPES = (
-    TEXTS, INT8S, TEXTS, BYTESES,
-    TEXT, TEXT, TEXT, TEXT, INT8, MOMENT, MOMENT, TEXT, BYTES,
-)  # fmt: skip
-
-#: A new stream: that there is no row yet is the guard. Repeating it draws no position.
-CREATE = statement(
-    "create",
-    f"""
-    WITH c AS MATERIALIZED (SELECT coalesce($14, clock_timestamp()) AS at), u AS (
-        INSERT INTO @runs (run_id, kind, status, version, fencing_token, ready_at, created_at,
-            updated_at, checkpoint, head, body)
-        SELECT $15, $16, $17, $18, $19,
-            CASE WHEN $20::float8 IS NOT NULL THEN c.at + make_interval(secs => $20)
-                 WHEN $17 = 'queued' THEN coalesce($21, c.at) END,
-            $22, $23, $24, $25, $26 FROM c
-        ON CONFLICT (run_id) DO NOTHING
-        RETURNING ready_at
-    ), {_EVENTS}
-    SELECT c.at, u.ready_at, true FROM u, c
-    """,
-    (
-        *_EVENT_TYPES, MOMENT,
-        TEXT, TEXT, TEXT, INT8, INT8, FLOAT8, MOMENT, MOMENT, MOMENT, BYTES, TEXT, BYTES,
-    ),
-    (MOMENT, MOMENT, BOOL),
-)  # fmt: skip
-
-#: Any other change of a run, under no guard but its version, a live lease or an expired one. A run
-#: that was set aside has no deadline left and counts as expired; its next append puts it back.
-ADVANCE = statement(
-    "advance",
-    f"""
-    WITH l AS MATERIALIZED (
-        SELECT run_id, status, fencing_token, ready_at FROM @runs
-        WHERE run_id = $15 AND version = $16 FOR UPDATE
-    ), c AS MATERIALIZED (
-        SELECT l.*, coalesce($14, clock_timestamp()) AS at FROM l
-    ), u AS (
-        UPDATE @runs r SET
-            status = $17, version = $18, fencing_token = $19, attention = NULL,
-            ready_at = CASE WHEN $20::float8 IS NOT NULL THEN c.at + make_interval(secs => $20)
-                            WHEN $17 = 'queued' THEN coalesce($21, c.at) END,
-            updated_at = $22, checkpoint = $23, head = $24, body = $25
-        FROM c WHERE r.run_id = c.run_id AND (
-            $26::bigint IS NULL
-            OR c.status = 'running' AND c.fencing_token = $26 AND CASE
-                WHEN $27 THEN c.ready_at > c.at ELSE coalesce(c.ready_at <= c.at, true) END
-        )
-        RETURNING c.at, r.ready_at
-    ), {_EVENTS}
-    SELECT at, ready_at, true FROM u
-    """,
-    (
-        *_EVENT_TYPES, MOMENT,
-        TEXT, INT8, TEXT, INT8, INT8, FLOAT8, MOMENT, MOMENT, BYTES, TEXT, BYTES, INT8, BOOL,
-    ),
-    (MOMENT, MOMENT, BOOL),
-)  # fmt: skip
-
-
-def _telling(statement: Statement) -> Statement:
-    """The same, and a NOTIFY when it makes a run claimable.
-
-    A NOTIFY serialises the commits of a whole database, so it is optional, and never sent by a
-    checkpoint or a renewal.
-    """
-    told = (
-        b"CASE WHEN $17 = 'queued' THEN (pg_notify('runjournal_' || md5('@'), '') IS NULL)"
-        b" IS NOT NULL ELSE true END"
-    )
-    head, _, tail = statement.text.rpartition(b"true")
-    return statement._replace(name=statement.name + b"_telling", text=head + told + tail)
-
-
-CREATE_TELLING = _telling(CREATE)
-ADVANCE_TELLING = _telling(ADVANCE)
 
 # Leases.
 

@@ -31,17 +31,16 @@ from ...domain.ports import (
 from ...domain.record import RunRecord
 from ..rows import EPOCH, record_of
 from . import statements as sql
+from .append_statements import TELLING
 from .database import LOCK_TIMEOUT, Database
 from .horizon import Horizon, Probe
 from .host import HostTransaction
 from .listener import Listener
 from .recorder import PostgresProcessRecorder
 from .session import Session
-from .writes import lease_values, renewals, write_command
+from .writes import grant_command, lease_values, renewals, write_command
 
 _NO_LIMIT = 2**62
-#: What is sent instead where the journal tells of claimable runs.
-_TELLING = {sql.CREATE.name: sql.CREATE_TELLING, sql.ADVANCE.name: sql.ADVANCE_TELLING}
 
 
 class PostgresStore(PostgresProcessRecorder):
@@ -103,7 +102,7 @@ class PostgresStore(PostgresProcessRecorder):
         try:
             statement, values = write_command(changes, guard, now)
             if self._notify:
-                statement = _TELLING.get(statement.name, statement)
+                statement = TELLING.get(statement.name, statement)
             rows = self.database.write(statement, *values)
         except RunStoreError as e:
             if isinstance(e.__cause__, psycopg.errors.UniqueViolation):
@@ -221,7 +220,7 @@ class PostgresStore(PostgresProcessRecorder):
             commands = [
                 (sql.SET_ASIDE, (row[0], change.message))
                 if isinstance(change, RunStoreError)
-                else write_command([change], None, now)
+                else grant_command(change, now)
                 for row, change in zip(rows, changes, strict=True)
             ]
             *written, _ = session.run_batch(*commands, (sql.COMMIT, ()))

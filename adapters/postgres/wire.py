@@ -1,12 +1,13 @@
-"""PostgreSQL's binary wire formats of the few types we send and read.
+"""What goes over the wire: statements, and the binary formats of the few types we send and read.
 
 Binary both ways: nothing is quoted, parsed or printed, and a timestamp keeps its microseconds.
 """
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -60,3 +61,54 @@ TEXTS = Type(1009, _array(TEXT), _not_read)
 INT8S = Type(1016, _array(INT8), _not_read)
 FLOAT8S = Type(1022, _array(FLOAT8), _not_read)
 BYTESES = Type(1001, _array(BYTES), _not_read)
+
+
+class Statement(NamedTuple):
+    """A prepared statement: its name, its text, and the types of what goes in and comes out.
+
+    Tables are written @name: `within` puts the journal's schema in their place, so that nothing
+    depends on the search path of a connection, which may be the host's or a pooler's.
+    """
+
+    name: bytes
+    text: bytes
+    takes: tuple[Type, ...]
+    gives: tuple[Type, ...]
+    encoders: tuple[Callable[[Any], bytes], ...]
+    decoders: tuple[Callable[[bytes], Any], ...]
+
+    @property
+    def oids(self) -> list[int]:
+        return [t.oid for t in self.takes]
+
+    def within(self, schema: str) -> bytes:
+        """The text for the journal in this schema."""
+        prefix = quoted(schema)
+        literal = prefix.replace("'", "''")
+        return re.sub(rb"('?)@", lambda m: m[1] + (literal if m[1] else prefix).encode(), self.text)
+
+
+def quoted(schema: str) -> str:
+    """The schema as it stands before a table's name."""
+    return '"' + schema.replace('"', '""') + '".'
+
+
+def statement(name: str, text: str, takes: tuple[Type, ...], gives: tuple[Type, ...]) -> Statement:
+    return Statement(
+        b"runjournal_" + name.encode(),
+        text.encode(),
+        takes,
+        gives,
+        tuple(t.encode for t in takes),
+        tuple(t.decode for t in gives),
+    )
+
+
+def named(name: str, text: str, takes: Mapping[str, Type], gives: tuple[Type, ...]) -> Statement:
+    """A statement whose text calls its parameters by name, `:so`; its values come in their order.
+
+    Statements that share a part of their text can then share it as it is.
+    """
+    numbers = {key: f"${n}" for n, key in enumerate(takes, 1)}
+    text = re.sub(r"(?<!:):([a-z_]+)", lambda m: numbers[m[1]], text)
+    return statement(name, text, tuple(takes.values()), gives)

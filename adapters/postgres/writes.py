@@ -10,7 +10,7 @@ from ...domain.delivery import DeliveryRecord
 from ...domain.ports import Change, Guard, LeaseRef, Reply
 from ...domain.record import RunRecord
 from ..rows import body_of, checkpoint_of, delivery_body_of
-from . import statements as sql
+from . import append_statements as sql
 from .session import Command
 
 
@@ -19,74 +19,78 @@ def write_command(changes: Sequence[Change], guard: Guard | None, now: datetime 
     change = changes[0]
     record = change.record
     assert isinstance(record, RunRecord)  # the first change is the run's
-    first = change.events[0]
+    one_event = len(changes) == len(change.events) == 1
     if (
-        guard is not None
+        one_event
+        and guard is not None
         and guard.lease == "live"
-        and len(changes) == len(change.events) == 1
-        and first.topic == "run.checkpoint_saved"
+        and change.events[0].topic == "run.checkpoint_saved"
         and record.lease is not None
     ):
         return sql.SAVE_CHECKPOINT, (
             record.run_id,
             change.expected_version,
+            record.version,
             guard.fencing_token,
             now,
             record.updated_at,
             checkpoint_of(record),
             record.head,
             record.lease.ttl,
-            first.stream,
-            first.topic,
-            first.data,
+            *_event(change),
         )
-    events = [e for c in changes for e in c.events]
-    streams, versions, topics, states, _hashes = zip(*events, strict=True)
-    shared = (streams, versions, topics, states, *_delivery(changes), now)
-    ttl = None if record.lease is None else record.lease.ttl
+    values = _run(record, now)
+    events = _event(change) if one_event else _events(changes)
     if change.expected_version == 0:
-        return sql.CREATE, (
-            *shared,
-            record.run_id,
-            record.kind,
-            record.status.value,
-            record.version,
-            record.fencing_token,
-            ttl,
-            record.available_at,
-            record.created_at,
-            record.updated_at,
-            checkpoint_of(record),
-            record.head,
-            body_of(record),
-        )
-    return sql.ADVANCE, (
-        *shared,
+        statement = sql.CREATE if one_event else sql.CREATE_MANY
+        return statement, (*values, record.kind, record.created_at, *events)
+    token = None if guard is None else guard.fencing_token
+    live = guard is not None and guard.lease == "live"
+    statement = sql.ADVANCE if one_event else sql.ADVANCE_MANY
+    return statement, (*values, change.expected_version, token, live, *events)
+
+
+def grant_command(change: Change, now: datetime | None) -> Command:
+    """The statement that grants a run inside the claim that has locked its row."""
+    assert isinstance(change.record, RunRecord) and len(change.events) == 1  # noqa: PT018
+    values = _run(change.record, now)
+    return sql.GRANT, (*values, change.expected_version, *_event(change))
+
+
+def _run(record: RunRecord, now: datetime | None) -> tuple[Any, ...]:
+    return (
+        now,
         record.run_id,
-        change.expected_version,
         record.status.value,
         record.version,
         record.fencing_token,
-        ttl,
+        None if record.lease is None else record.lease.ttl,
         record.available_at,
         record.updated_at,
         checkpoint_of(record),
         record.head,
         body_of(record),
-        None if guard is None else guard.fencing_token,
-        guard is not None and guard.lease == "live",
     )
 
 
-def _delivery(changes: Sequence[Change]) -> tuple[Any, ...]:
-    """The outbox row of the second change; one append has one delivery at most."""
+def _event(change: Change) -> tuple[Any, ...]:
+    event = change.events[0]
+    return event.stream, event.topic, event.data
+
+
+def _events(changes: Sequence[Change]) -> tuple[Any, ...]:
+    """A column each of the events, and the outbox row of the second change: one at most."""
+    streams, versions, topics, states, _hashes = zip(
+        *[e for c in changes for e in c.events], strict=True
+    )
+    events = streams, versions, topics, states
     if len(changes) == 1:
-        return (None,) * 9
+        return (*events, *(None,) * 8)
     record = changes[1].record
     assert len(changes) == 2 and isinstance(record, DeliveryRecord)  # noqa: PT018
     return (
+        *events,
         record.invocation_id,
-        record.run_id,
         record.delivery_ref,
         record.status.value,
         record.version,

@@ -23,8 +23,8 @@ from psycopg.conninfo import conninfo_to_dict
 #: contact  the server gets it, and the client is cut off at once, done or not
 Lost = Literal["request", "reply", "contact"]
 
-#: What a statement is called beside the digits that tell its versions apart.
-_NAME = re.compile(r"(?:runjournal_)?(.*?)(?:_\d+)?")
+#: What a statement is called beside what tells its forms and versions apart.
+_NAME = re.compile(r"(?:runjournal_)?(.*?)(?:_many)?(?:_\d+)?")
 #: Messages that are only part of a request; any other one ends it.
 _PARTS = b"BPDECd"
 
