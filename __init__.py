@@ -15,9 +15,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .adapters.delivery_policy import DeliveryPolicy
+    from .adapters.delivery_service import DeliveryService
     from .adapters.journal import Journal
     from .adapters.opening import open_journal
     from .adapters.worker import RunInterrupted, StopSignal, Worker, WorkerContext
+    from .domain.delivery import DeliveryRecord, DeliveryStatus
+    from .domain.delivery_ledger import DeliveryLedger
     from .domain.errors import CAUSES, RunStoreError
     from .domain.events import Event
     from .domain.lease import RunLeaseHandle
@@ -34,6 +38,11 @@ _HOME = {
     "CAUSES": "domain.errors",
     "CheckpointRef": "domain.record",
     "CommandOutcome": "domain.run_operator",
+    "DeliveryLedger": "domain.delivery_ledger",
+    "DeliveryPolicy": "adapters.delivery_policy",
+    "DeliveryRecord": "domain.delivery",
+    "DeliveryService": "adapters.delivery_service",
+    "DeliveryStatus": "domain.delivery",
     "DeploymentLimits": "domain.limits",
     "Event": "domain.events",
     "EventRegistry": "domain.registry",
@@ -58,6 +67,11 @@ __all__ = [
     "CAUSES",
     "CheckpointRef",
     "CommandOutcome",
+    "DeliveryLedger",
+    "DeliveryPolicy",
+    "DeliveryRecord",
+    "DeliveryService",
+    "DeliveryStatus",
     "DeploymentLimits",
     "Event",
     "EventRegistry",

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..domain.checks import (
+    check_choice,
     check_identifier,
     check_integer,
     check_optional,
@@ -18,8 +19,10 @@ from ..domain.checks import (
     check_time,
     refuse,
 )
+from ..domain.delivery import DeliveryRecord, DeliveryStatus, delivery_stream
+from ..domain.delivery_ledger import DeliveryLedger
 from ..domain.engine import Engine
-from ..domain.errors import RUN_NOT_FOUND, RUN_STORE_ATOMIC_REQUIRED, RunStoreError
+from ..domain.errors import RUN_STORE_ATOMIC_REQUIRED, RunStoreError
 from ..domain.events import Event, run_stream
 from ..domain.ledger import RunLedger
 from ..domain.limits import DeploymentLimits
@@ -31,6 +34,7 @@ from .application import JournalApplication
 from .beat import ThreadBeat
 from .clocks import RandomIds, default_owner, ticks
 from .codec import OrjsonCodec
+from .time_travel import no_version, version_at
 
 if TYPE_CHECKING:
     pass
@@ -145,29 +149,14 @@ class Journal:
         if version is not None and as_of is not None:
             raise refuse("argument", "give version or as_of, not both")
         if as_of is not None:
-            version = self._version_at(run_id, check_time(as_of, "as_of"))
+            version = version_at(self._store, self._codec, run_id, check_time(as_of, "as_of"))
         check_integer(version, "version", least=1)
         current = self._store.get(run_id).record
         if current is None:
             return None
         if version is None or version > current.version:
-            raise _no_version(run_id, f"version {version}", current)
+            raise no_version(run_id, f"version {version}", current)
         return self.application.record_at(run_id, version)
-
-    def _version_at(self, run_id: str, moment: datetime) -> int:
-        """The last version stamped at or before `moment`: stamps rise within a stream."""
-        current = self._store.get(run_id).record
-        low, high = 0, current.version if current else 0
-        while low < high:
-            middle = (low + high + 1) // 2
-            (stored,) = self._store.read(run_stream(run_id), middle - 1, 1)
-            if self._codec.open(stored).timestamp <= moment:
-                low = middle
-            else:
-                high = middle - 1
-        if low == 0 and current is not None:
-            raise _no_version(run_id, moment.isoformat(), current)
-        return max(low, 1)
 
     def runs(
         self,
@@ -178,11 +167,7 @@ class Journal:
     ) -> list[RunRecord]:
         """Records in the order of creation. `after` is the run id that the last page ended with."""
         if status is not None:
-            try:
-                status = RunLifecycleStatus(status)
-            except ValueError:
-                names = ", ".join(RunLifecycleStatus)
-                raise refuse("argument", f"{status!r} is no status; there are {names}") from None
+            status = check_choice(status, RunLifecycleStatus, "status")
         return self._store.runs(
             status=None if status is None else str(status),
             kind=check_optional(kind, "kind"),
@@ -212,6 +197,50 @@ class Journal:
             self.limits,
         )
         return RunOperator(engine)
+
+    def delivery_ledger(
+        self,
+        owner: str | None = None,
+        attempt_ttl: float = 60.0,
+        clock: Clock | None = None,
+    ) -> DeliveryLedger:
+        """Claims the attempts of deliveries as `owner`; a DeliveryService sends them."""
+        return DeliveryLedger(
+            self._store,
+            self._codec,
+            RandomIds(),
+            owner=default_owner() if owner is None else owner,
+            ttl=attempt_ttl,
+            clock=clock,
+        )
+
+    def deliveries(
+        self,
+        status: DeliveryStatus | str | None = None,
+        attention: bool = False,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[DeliveryRecord]:
+        """Rows of the outbox in the order of their ids, after the id `after`.
+
+        attention  only those that wait for somebody's decision
+        """
+        return self._store.deliveries(
+            status=None if status is None else check_choice(status, DeliveryStatus, "status"),
+            attention=bool(attention),
+            limit=check_integer(limit, "limit", least=1, most=10_000),
+            after=check_optional(after, "after"),
+        )
+
+    def delivery(self, invocation_id: str) -> DeliveryRecord | None:
+        """The delivery's record; None when there is none."""
+        check_identifier(invocation_id, "invocation id")
+        return self._store.get_delivery(invocation_id).record
+
+    def delivery_events(self, invocation_id: str) -> Iterator[Event]:
+        """All events of a delivery, oldest first; none if it is unknown. As `events`."""
+        check_identifier(invocation_id, "invocation id")
+        return self._events(delivery_stream(invocation_id), 0)
 
     def wait_for_work(self, timeout: float) -> bool:
         """Wait until a run may have become claimable, at most `timeout` seconds.
@@ -258,16 +287,6 @@ class Journal:
             beat.forget_thread()
         for ledger in list(self._ledgers):
             ledger.forked(default_owner())
-
-
-def _no_version(run_id: str, what: str, current: RunRecord) -> RunStoreError:
-    return RunStoreError(
-        RUN_NOT_FOUND,
-        "version",
-        f"run {run_id!r} was not there at {what}; it has versions 1 to {current.version} since "
-        f"{current.created_at.isoformat()}",
-        record=current,
-    )
 
 
 def _after_fork_in_child() -> None:

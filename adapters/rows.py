@@ -64,14 +64,40 @@ def record_of(run_id: str, *columns: Any) -> RunRecord:
             orjson.loads(body),
         )
     except (ValidationError, ValueError, TypeError) as e:
-        problem = e.errors()[0]["msg"] if isinstance(e, ValidationError) else str(e)
-        raise RunStoreError(
-            RUN_INTEGRITY_ERROR,
-            "unreadable_record",
-            f"the stored record of run {run_id!r} cannot be read: {problem}",
-        ) from e
+        raise _unreadable(f"run {run_id!r}", e) from e
 
 
 def delivery_body_of(record: DeliveryRecord) -> bytes:
     """The column `body` of an outbox row."""
-    return orjson.dumps(delivery_outbox.body(record))
+    return orjson.dumps(delivery_outbox.body(record), default=_fields)
+
+
+def delivery_of(invocation_id: str, *columns: Any) -> DeliveryRecord:
+    """The delivery from the columns of its row, in the order of `delivery_outbox.from_row`.
+
+    Raises RUN_INTEGRITY_ERROR / unreadable_record, naming the delivery.
+    """
+    status, version, due, updated, head, body = columns[2:]
+    try:
+        return delivery_outbox.from_row(
+            invocation_id,
+            columns[0],
+            columns[1],
+            status,
+            version,
+            due,
+            updated,
+            head,
+            orjson.loads(body),
+        )
+    except (ValidationError, ValueError, TypeError) as e:
+        raise _unreadable(f"delivery {invocation_id!r}", e) from e
+
+
+def _unreadable(what: str, e: Exception) -> RunStoreError:
+    problem = e.errors()[0]["msg"] if isinstance(e, ValidationError) else str(e)
+    return RunStoreError(
+        RUN_INTEGRITY_ERROR,
+        "unreadable_record",
+        f"the stored record of {what} cannot be read: {problem}",
+    )

@@ -18,7 +18,18 @@ from .commands import (
     Suspend,
 )
 from .decide import decide
-from .delivery import DELIVERY_EVENTS, DeliveryRecord, DeliveryRequested, DeliveryStatus
+from .delivering import decide_delivery
+from .delivery import (
+    DELIVERY_EVENTS,
+    DeliveryAttempted,
+    DeliveryRecord,
+    DeliveryRequested,
+    DeliveryStatus,
+    DeliverySucceeded,
+    DeliveryUnknown,
+    evolve_delivery,
+)
+from .delivery_ledger import DeliveryLedger
 from .errors import CAUSES, RunStoreError
 from .events import (
     RUN_EVENTS,
@@ -37,6 +48,13 @@ from .events import (
     RunQueued,
     RunSuspended,
     TookOver,
+)
+from .gateway import (
+    DeliveryAmbiguous,
+    DeliveryError,
+    DeliveryFailed,
+    DeliveryRefused,
+    DeliveryRequest,
 )
 from .holding import require_holder
 from .lease import RunLeaseHandle
@@ -62,9 +80,18 @@ __all__ = [
     "Command",
     "CommandOutcome",
     "Complete",
+    "DeliveryAmbiguous",
+    "DeliveryAttempted",
+    "DeliveryError",
+    "DeliveryFailed",
+    "DeliveryLedger",
     "DeliveryRecord",
+    "DeliveryRefused",
+    "DeliveryRequest",
     "DeliveryRequested",
     "DeliveryStatus",
+    "DeliverySucceeded",
+    "DeliveryUnknown",
     "DeploymentLimits",
     "Event",
     "EventRegistry",
@@ -101,7 +128,9 @@ __all__ = [
     "can_transition_run",
     "chain_hash",
     "decide",
+    "decide_delivery",
     "evolve",
+    "evolve_delivery",
     "fingerprint",
     "fold",
     "invocation_id",

@@ -5,9 +5,12 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from .errors import RUN_VALIDATION_ERROR, RunStoreError
+
+Choice = TypeVar("Choice", bound=StrEnum)
 
 #: One limit in bytes of UTF-8, far below every backend's own index limits.
 IDENTIFIER_BYTES = 255
@@ -127,3 +130,12 @@ def check_integer(value: Any, what: str, *, least: int, most: int = 2**63 - 1) -
             "argument", f"{what} must be an int from {least} to {most}, not {shown(value)}"
         )
     return value
+
+
+def check_choice(value: Any, choices: type[Choice], what: str) -> Choice:
+    """The member of an enum that the value names."""
+    try:
+        return choices(value)
+    except ValueError:
+        names = ", ".join(map(str, choices))
+        raise refuse("argument", f"{value!r} is no {what}; there are {names}") from None

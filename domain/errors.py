@@ -61,12 +61,15 @@ CAUSES: Final[dict[tuple[str, str], Cause]] = {
     (RUN_ALREADY_TERMINAL, "cancelled"): Cause("start a new run if the work is wanted after all"),
     (RUN_SUSPENDED, "suspended"): Cause("request a resume, or use restore"),
     (RUN_INVALID_TRANSITION, "not_suspended"): Cause("only a suspended run takes decisions"),
+    (RUN_INVALID_TRANSITION, "unreported"): Cause("retry it once it is on record as unknown", True),
     (RUN_CONFLICT, "different_arguments"): Cause("use another run id for different work"),
+    (RUN_CONFLICT, "different_request"): Cause("the run's end was rewritten: verify the journal"),
     (RUN_CONFLICT, "different_decision"): Cause("an approval is decided once; read the record"),
     (RUN_CONFLICT, "command_reused"): Cause("use a new command id for a new command"),
     (RUN_CONFLICT, "contended"): Cause("other writers were always first; try again", True),
     (RUN_CONFLICT, "unexpected_version"): Cause("somebody wrote under this token; acquire again"),
     (RUN_NOT_FOUND, "run"): Cause("check the id, or start the run first"),
+    (RUN_NOT_FOUND, "delivery"): Cause("check the invocation id; only ended runs have one"),
     (RUN_NOT_FOUND, "version"): Cause("ask for a version or a time at which the run existed"),
     (RUN_VALIDATION_ERROR, "identifier"): Cause(
         "use 1 to 255 bytes of UTF-8 without control characters or outer spaces"

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from .delivery import DeliveryRecord
+from .delivery_store import DeliveryStore
 from .events import Event, Payload
 from .record import RunRecord
 
@@ -113,13 +114,13 @@ class LeaseRef(NamedTuple):
 
 
 class Attention(NamedTuple):
-    """A run that was set aside because it could not be read."""
+    """A run that was set aside because it, or its delivery, could not be read."""
 
     run_id: str
     reason: str
 
 
-class RunStore(Protocol):
+class RunStore(DeliveryStore, Protocol):
     """Storage of streams, records and the outbox.
 
     Errors every method may raise: RUN_STORE_UNAVAILABLE (nothing was written), and where a commit's
@@ -211,7 +212,7 @@ class RunStore(Protocol):
         ...
 
     def attention(self) -> list[Attention]:
-        """The runs that were set aside."""
+        """The runs that were set aside, and those whose delivery was."""
         ...
 
     def close(self) -> None:

@@ -10,6 +10,8 @@ import re
 import sys
 from typing import Final
 
+from ..masking import mask
+
 OK: Final = 0
 UNPROVED: Final = 1
 USAGE: Final = 2
@@ -43,26 +45,12 @@ EXIT_OF: Final[dict[str, int]] = {
     code: number for number, text in EXITS.items() for code in re.findall(r"RUN_[A-Z_]+", text)
 }
 
-_CREDENTIALS: Final = (
-    # Up to the last @ of the word: people do not always escape what is in a password. A file's
-    # path has no credentials and may well have an @.
-    (re.compile(r"\b(?!sqlite)([a-z][a-z0-9+.-]*://)\S*@", re.IGNORECASE), r"\1***@"),
-    (re.compile(r"\b(password|passwd|pwd)=('[^']*'|[^\s&'\"]+)", re.IGNORECASE), r"\1=***"),
-)
-
 
 def one_line(text: str) -> str:
     """The text with everything that would break the line or move the cursor escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def mask(text: str) -> str:
-    """The text without the credentials of any DSN in it."""
-    for pattern, replacement in _CREDENTIALS:
-        text = pattern.sub(replacement, text)
-    return text
 
 
 def complain(code: str, reason: str, message: str, hint: str) -> int:

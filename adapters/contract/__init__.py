@@ -20,9 +20,10 @@ and, for a store whose data outlive it (a must where it claims cross-process ato
 
 Every test gets a new store from `make_store` and closes it.
 
-The tests work at the port (appends, guards, deadlines, renewals, claims, reading) and through
-RunLedger on top of it, on a clock that moves only when told to, so that boundaries are exact and
-nothing sleeps. A store must honour the `now` that is handed in: that is part of the port.
+The tests work at the port (appends, guards, deadlines, renewals, claims, reading, the outbox) and
+through RunLedger and DeliveryLedger on top of it, on a clock that moves only when told to, so that
+boundaries are exact and nothing sleeps. A store must honour the `now` that is handed in: that is
+part of the port.
 
 What this suite cannot prove, since it runs in one process:
 
@@ -48,6 +49,7 @@ pytest.register_assert_rewrite(
             "appends",
             "between",
             "claims",
+            "deliveries",
             "holders",
             "leases",
             "lifecycle",
@@ -55,6 +57,7 @@ pytest.register_assert_rewrite(
             "persistence",
             "reading",
             "scribe",
+            "sending",
             "tools",
         )
     )
@@ -63,6 +66,7 @@ pytest.register_assert_rewrite(
 from .appends import AppendContract  # noqa: E402
 from .between import Between, LosesReplies  # noqa: E402
 from .claims import ClaimContract  # noqa: E402
+from .deliveries import DeliveryContract  # noqa: E402
 from .holders import HolderContract  # noqa: E402
 from .leases import LeaseContract  # noqa: E402
 from .lifecycle import LifecycleContract  # noqa: E402
@@ -70,12 +74,14 @@ from .lost_replies import LostReplyContract  # noqa: E402
 from .persistence import PersistenceContract  # noqa: E402
 from .reading import ReadingContract  # noqa: E402
 from .scribe import Scribe  # noqa: E402
+from .sending import SendingContract  # noqa: E402
 from .tools import SteppedClock, StoreHooks, ledger_on  # noqa: E402
 
 __all__ = [
     "AppendContract",
     "Between",
     "ClaimContract",
+    "DeliveryContract",
     "HolderContract",
     "LeaseContract",
     "LifecycleContract",
@@ -85,6 +91,7 @@ __all__ = [
     "ReadingContract",
     "RunStoreContract",
     "Scribe",
+    "SendingContract",
     "SteppedClock",
     "StoreHooks",
     "ledger_on",
@@ -99,5 +106,7 @@ class RunStoreContract(
     HolderContract,
     LifecycleContract,
     LostReplyContract,
+    DeliveryContract,
+    SendingContract,
 ):
     """Everything a RunStore must do. Subclass it as `Test...` and hand in `make_store`."""

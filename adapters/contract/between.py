@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from ...domain.delivery import DeliveryRecord, DeliveryStatus
+from ...domain.delivery_store import DeliveryReading, DueDelivery
 from ...domain.errors import (
     RUN_OUTCOME_UNKNOWN,
     RUN_STORE_UNAVAILABLE,
@@ -71,6 +73,39 @@ class Between:
     ) -> list[Granted]:
         self.calls.append("claim")
         return self.store.claim(kinds, limit, grant, now)
+
+    def get_delivery(self, invocation_id: str, now: datetime | None = None) -> DeliveryReading:
+        self.calls.append("get_delivery")
+        return self.store.get_delivery(invocation_id, now)
+
+    def advance_delivery(self, change: Change) -> bool:
+        self.calls.append("advance_delivery")
+        return self.store.advance_delivery(change)
+
+    def due_deliveries(
+        self,
+        status: DeliveryStatus,
+        limit: int,
+        refs: Sequence[str] | None = None,
+        now: datetime | None = None,
+    ) -> list[DueDelivery]:
+        self.calls.append("due_deliveries")
+        return self.store.due_deliveries(status, limit, refs, now)
+
+    def deliveries(
+        self,
+        *,
+        status: DeliveryStatus | None = None,
+        attention: bool = False,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[DeliveryRecord]:
+        self.calls.append("deliveries")
+        return self.store.deliveries(status=status, attention=attention, limit=limit, after=after)
+
+    def set_aside_delivery(self, invocation_id: str, reason: str) -> None:
+        self.calls.append("set_aside_delivery")
+        self.store.set_aside_delivery(invocation_id, reason)
 
     def read(
         self, stream: str, after_version: int = 0, limit: int | None = None
@@ -161,6 +196,19 @@ class LosesReplies(Between):
         granted = super().claim(kinds, limit, grant, now)
         self._reply()
         return granted
+
+    def advance_delivery(self, change: Change) -> bool:
+        self._reach()
+        if self.requests:
+            self.requests -= 1
+            raise self._lost("the request did not arrive")
+        written = super().advance_delivery(change)
+        self._reply()
+        return written
+
+    def get_delivery(self, invocation_id: str, now: datetime | None = None) -> DeliveryReading:
+        self._reach()
+        return super().get_delivery(invocation_id, now)
 
     def get(self, run_id: str, now: datetime | None = None) -> Reading:
         self._reach()

@@ -14,7 +14,13 @@ from typing import Any
 from ...domain.chain import GENESIS
 from ...domain.commands import Acquire, Command, Complete, Release, SaveCheckpoint, Start, Suspend
 from ...domain.decide import decide
-from ...domain.delivery import DELIVERY_EVENTS, evolve_delivery, request_delivery
+from ...domain.delivering import DeliveryCommand, decide_delivery
+from ...domain.delivery import (
+    DELIVERY_EVENTS,
+    DeliveryRecord,
+    evolve_delivery,
+    request_delivery,
+)
 from ...domain.events import RUN_EVENTS, RunEvent
 from ...domain.ports import Change, SealedEvent
 from ...domain.record import RunRecord
@@ -105,6 +111,17 @@ class Scribe:
         sealed = self.codec.seal(request, GENESIS)
         row = evolve_delivery(None, request, sealed.hash)
         return [change, Change(sealed.stream, 0, (sealed,), row)]
+
+    def delivery(
+        self, record: DeliveryRecord, command: DeliveryCommand, at: datetime | None = None
+    ) -> Change:
+        """What the command does to the delivery, decided at an instant (its last stamp if none)."""
+        after, sealed = record, list[SealedEvent]()
+        for event in decide_delivery(record, command, at or record.updated_at):
+            stored = self.codec.seal(event, after.head)
+            after = evolve_delivery(after, event, stored.hash)
+            sealed.append(stored)
+        return Change(sealed[0].stream, record.version, tuple(sealed), after)
 
     def new_id(self) -> str:
         return f"command-{next(self._ids)}"

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 
+from ...domain.delivery_ledger import DeliveryLedger
 from ...domain.errors import RunStoreError
 from ...domain.events import run_stream
 from ...domain.lease import RunLeaseHandle
@@ -71,6 +72,13 @@ def ledger_on(
         clock=clock,
         **options,
     )
+
+
+def deliveries_on(
+    store: RunStore, clock: SteppedClock, owner: str = "sender-1", ttl: float = TTL
+) -> DeliveryLedger:
+    """A delivery ledger on this store that lives by the stepped clock."""
+    return DeliveryLedger(store, contract_codec(), FreshIds(), owner=owner, ttl=ttl, clock=clock)
 
 
 class StoreHooks:

@@ -15,8 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ...domain.events import CheckpointSaved, Event, LeaseGranted
-from ..cli.exits import mask, one_line
+from ..cli.exits import one_line
 from ..cli.output import cell, console, moment, print_json
+from ..masking import mask
 from .index import Comparison, Listing
 from .takeover import DemoError, Demonstration, Setting, demonstrate, list_tree
 

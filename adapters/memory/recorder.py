@@ -195,3 +195,8 @@ class MemoryProcessRecorder(MemoryTrackingRecorder, MemoryApplicationRecorder, P
     ) -> Sequence[int] | None:
         with self.tables as tables:
             return tables.publish(Commit(tuple(stored_events), kwargs.get("tracking")))
+
+
+def library_event(event: Sequence[Any]) -> StoredEvent:
+    """One of our sealed events as the library keeps it."""
+    return StoredEvent(*event[:4])

@@ -7,10 +7,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from eventsourcing.persistence import IntegrityError
-from eventsourcing.persistence import StoredEvent as LibraryEvent
 
 from ...domain.delivery import DeliveryRecord
 from ...domain.errors import RUN_INTEGRITY_ERROR, RUN_VALIDATION_ERROR, RunStoreError
@@ -28,7 +26,8 @@ from ...domain.ports import (
 )
 from ...domain.record import RunRecord
 from ...domain.status import RunLifecycleStatus
-from .recorder import Commit, MemoryProcessRecorder, Tables
+from .deliveries import DeliveryRow, MemoryDeliveries, put
+from .recorder import Commit, Tables, library_event
 
 
 @dataclass(slots=True)
@@ -40,7 +39,7 @@ class Row:
     attention: str | None = None
 
 
-class MemoryStore(MemoryProcessRecorder):
+class MemoryStore(MemoryDeliveries):
     """Streams, records and the outbox in dictionaries, with the semantics of the SQL stores.
 
     A record is kept as it is: it is frozen, and events are kept as their bytes. `rows[run_id]`
@@ -50,7 +49,6 @@ class MemoryStore(MemoryProcessRecorder):
     def __init__(self, tables: Tables | None = None) -> None:
         super().__init__(tables)
         self.rows: dict[str, Row] = {}
-        self.outbox: dict[str, DeliveryRecord] = {}
         self._gone = ""
         _stores.add(self)
 
@@ -167,7 +165,7 @@ class MemoryStore(MemoryProcessRecorder):
                 Attention(run_id, row.attention)
                 for run_id, row in sorted(self.rows.items())
                 if row.attention is not None
-            ]
+            ] + self.delivery_attention()
 
     def close(self) -> None:
         self._gone = "is closed"
@@ -191,12 +189,14 @@ class MemoryStore(MemoryProcessRecorder):
         if guard is not None and (row is None or not _holds(row, guard, instant)):
             return None
         ready_at, moved = _ready_at(row, record, guard, instant)
-        writes: list[Callable[[], None]] = [_put(self.rows, record.run_id, Row(record, ready_at))]
-        events = [_library_event(e) for e in change.events]
+        writes: list[Callable[[], None]] = [put(self.rows, record.run_id, Row(record, ready_at))]
+        events = [library_event(e) for e in change.events]
         for further in changes[1:]:
             assert isinstance(further.record, DeliveryRecord)  # only deliveries
-            writes.append(_put(self.outbox, further.record.invocation_id, further.record))
-            events += [_library_event(e) for e in further.events]
+            writes.append(
+                put(self.outbox, further.record.invocation_id, DeliveryRow(further.record))
+            )
+            events += [library_event(e) for e in further.events]
         try:
             self.tables.publish(Commit(tuple(events), None, tuple(writes)))
         except IntegrityError:
@@ -214,14 +214,6 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
-def _put(table: dict[str, Any], key: str, value: Any) -> Callable[[], None]:
-    return lambda: table.__setitem__(key, value)
-
-
-def _library_event(e: tuple[str, int, str, bytes, str]) -> LibraryEvent:
-    return LibraryEvent(*e[:4])
 
 
 def _age(row: Row) -> tuple[datetime, str]:

@@ -76,6 +76,14 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (stream, version)
     );
     """,
+    """
+    -- attention: why a row that cannot be read was set aside.
+    ALTER TABLE delivery_outbox ADD COLUMN attention text;
+    CREATE INDEX delivery_outbox_due ON delivery_outbox (status, next_attempt_at)
+        WHERE next_attempt_at IS NOT NULL;
+    CREATE INDEX delivery_outbox_attention ON delivery_outbox (invocation_id)
+        WHERE status = 'unknown' AND next_attempt_at IS NULL;
+    """,
 )
 
 

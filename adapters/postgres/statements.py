@@ -85,7 +85,8 @@ SET_ASIDE_QUEUED = statement(
 )
 ATTENTION = statement(
     "attention",
-    "SELECT run_id, attention FROM @runs WHERE attention IS NOT NULL ORDER BY run_id",
+    "SELECT run_id, attention FROM @runs WHERE attention IS NOT NULL UNION ALL"
+    " SELECT run_id, attention FROM @delivery_outbox WHERE attention IS NOT NULL ORDER BY 1, 2",
     (),
     (TEXT, TEXT),
 )

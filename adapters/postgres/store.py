@@ -33,17 +33,17 @@ from ..rows import EPOCH, record_of
 from . import statements as sql
 from .append_statements import TELLING
 from .database import LOCK_TIMEOUT, Database
+from .deliveries import PostgresDeliveries
 from .horizon import Horizon, Probe
 from .host import HostTransaction
 from .listener import Listener
-from .recorder import PostgresProcessRecorder
 from .session import Session
 from .writes import grant_command, lease_values, renewals, write_command
 
 _NO_LIMIT = 2**62
 
 
-class PostgresStore(PostgresProcessRecorder):
+class PostgresStore(PostgresDeliveries):
     """Streams, records and the outbox in one schema, for any number of hosts.
 
     Leases are judged on the server's clock, inside the statement that writes. The stamps inside

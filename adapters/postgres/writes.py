@@ -94,7 +94,7 @@ def _events(changes: Sequence[Change]) -> tuple[Any, ...]:
         record.delivery_ref,
         record.status.value,
         record.version,
-        record.created_at,
+        record.next_attempt_at,
         record.updated_at,
         record.head,
         delivery_body_of(record),

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...domain.delivery import DeliveryRecord
 from ...domain.errors import RUN_INTEGRITY_ERROR, RunStoreError
 from ...domain.ports import (
     Atomicity,
@@ -27,17 +26,16 @@ from ...domain.record import RunRecord
 from ..rows import (
     body_of,
     checkpoint_of,
-    delivery_body_of,
     from_microseconds,
     record_of,
     to_microseconds,
 )
 from . import statements as sql
 from .database import Database
-from .recorder import SQLiteProcessRecorder
+from .deliveries import SQLiteDeliveries, write_delivery
 
 
-class SQLiteStore(SQLiteProcessRecorder):
+class SQLiteStore(SQLiteDeliveries):
     """Streams, records and the outbox in one file, for all processes of one host.
 
     synchronous  FULL: a commit is on disk when it returns. NORMAL: a power loss may take the last
@@ -77,7 +75,7 @@ class SQLiteStore(SQLiteProcessRecorder):
             instant = now or datetime.now(UTC)  # only now: waiting for the lock counts
             reply = _write_run(conn, changes[0], guard, instant)
             for change in changes[1:]:
-                if reply is not None and not _write_delivery(conn, change):
+                if reply is not None and not write_delivery(conn, change):
                     reply = None
         except BaseException as e:
             self.database.rollback(conn)
@@ -263,31 +261,6 @@ def _ready_at(record: RunRecord, at: int) -> int | None:
     if record.status != "queued":
         return None
     return at if record.available_at is None else to_microseconds(record.available_at)
-
-
-def _write_delivery(conn: sqlite3.Connection, change: Change) -> bool:
-    record = change.record
-    assert isinstance(record, DeliveryRecord)  # further changes are deliveries
-    try:
-        for stream, version, topic, data, _hash in change.events:
-            conn.execute(sql.INSERT_EVENT, (stream, version, topic, data))
-        conn.execute(
-            sql.INSERT_DELIVERY,
-            (
-                record.invocation_id,
-                record.run_id,
-                record.delivery_ref,
-                record.status.value,
-                record.version,
-                to_microseconds(record.created_at),
-                to_microseconds(record.updated_at),
-                record.head,
-                delivery_body_of(record),
-            ),
-        )
-    except sqlite3.IntegrityError:
-        return False  # the stream exists already: the version guard is lost
-    return True
 
 
 def _due(

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import runjournal.adapters.opening
 from runjournal import CAUSES, Journal, RunStoreError
-from runjournal.adapters.cli.exits import EXIT_OF, EXITS, mask, one_line
+from runjournal.adapters.cli.exits import EXIT_OF, EXITS, one_line
+from runjournal.adapters.masking import mask
 
 Spawn = Callable[..., "subprocess.Popen[str]"]
 LINE = re.compile(r"runjournal: RUN_[A-Z_]+/[a-z_]+: .+ \(hint: .+\)\n")

@@ -105,7 +105,8 @@ def test_dump_is_for_psql_too(
     psql = shutil.which("psql") or shutil.which("psql", path=str(_wheel() / "pginstall" / "bin"))
     assert psql is not None
     script = tmp_path / "migrate.sql"
-    script.write_text(migrations.script("by psql's", [1]))
+    numbers = migrations.missing(admin, "by psql's")
+    script.write_text(migrations.script("by psql's", numbers))
     command = [psql, "--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", "--file", str(script)]
     done = subprocess.run([*command, postgres_url], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,0 +1,225 @@
+"""DeliveryService: sends the results that wait in the outbox, each under its one invocation id.
+
+An attempt is claimed, sent, and reported, each on record before the next begins. Whoever dies in
+between leaves an attempt that nobody reports on: it becomes `unknown` when its time is over, and
+is tried again under the same id when somebody asks, or by itself where the policy allows it.
+Nothing here ever touches a run.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from itertools import chain, zip_longest
+from typing import NamedTuple
+
+from ..domain.checks import check_integer, check_seconds
+from ..domain.delivery import DeliveryRecord, DeliveryStatus, delivery_invocation_id
+from ..domain.delivery_store import DueDelivery
+from ..domain.errors import RunStoreError
+from ..domain.gateway import DeliveryGateway
+from ..domain.record import RunRecord
+from .clocks import ticks
+from .delivery_policy import DeliveryPolicy
+from .delivery_sender import ANY_REF, FIRST_WAIT, Sender
+from .journal import Journal
+from .worker import Interrupt
+
+log = logging.getLogger("runjournal.delivery")
+
+#: Seconds after which an attempt that failed was slow: its ref is left alone for the rest of the
+#: pass, so that a receiver that hangs does not use up every sender.
+SLOW = 5.0
+#: Seconds between two looks at the interrupt while there is nothing to do.
+LOOK_EVERY = 0.1
+
+
+class Pass(NamedTuple):
+    """What one pass over the outbox did.
+
+    delivered  how many have arrived
+    unknown    how many were tried, or given up, and are not known to have arrived
+    skipped    how many were left: somebody else's, or behind a receiver that hangs
+    set_aside  how many could not be read, and are listed by `journal.attention()`
+    """
+
+    delivered: int = 0
+    unknown: int = 0
+    skipped: int = 0
+    set_aside: int = 0
+
+
+class DeliveryService:
+    """Sends finished runs' results through the host's gateways.
+
+    gateways     from delivery ref to gateway; "*" stands for every other ref
+    policy       when to try again
+    owner        who sends, in the journal; made up if not given
+    attempt_ttl  seconds after which an attempt that nobody reported on is unknown: longer than any
+                 gateway takes
+    concurrency  how many are sent at once
+    leave_others leave deliveries alone for which there is no gateway here, because another service
+                 has it; otherwise they are tried, and say so
+
+    Any number of services may work on one journal: nothing is sent by two at once.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        gateways: Mapping[str, DeliveryGateway],
+        policy: DeliveryPolicy | None = None,
+        *,
+        owner: str | None = None,
+        attempt_ttl: float | timedelta = 60.0,
+        concurrency: int = 4,
+        leave_others: bool = False,
+    ) -> None:
+        self._ledger = journal.delivery_ledger(
+            owner=owner, attempt_ttl=check_seconds(attempt_ttl, "attempt_ttl")
+        )
+        self._sender = Sender(self._ledger, dict(gateways), policy or DeliveryPolicy())
+        self._concurrency = check_integer(concurrency, "concurrency", least=1, most=1000)
+        self._refs = list(gateways) if leave_others and ANY_REF not in gateways else None
+
+    # Sending.
+
+    def deliver_due(self, limit: int = 100) -> Pass:
+        """One pass: try up to `limit` deliveries that are due now.
+
+        First attempts and repetitions share the pass, so that neither keeps the other waiting.
+        Raises RunStoreError when the store fails.
+        """
+        return self._deliver_due(limit, threading.Event())
+
+    def _deliver_due(self, limit: int, interrupt: Interrupt) -> Pass:
+        check_integer(limit, "limit", least=1, most=10_000)
+        new = self._ledger.due(DeliveryStatus.PENDING, limit, self._refs)
+        again = self._ledger.due(DeliveryStatus.UNKNOWN, limit, self._refs)
+        room = max(limit // 2, limit - len(again))
+        chosen = new[:room]
+        return self._pass(chosen + again[: limit - len(chosen)], self._sender.deliver, interrupt)
+
+    def retry_attention(self, limit: int = 100, actor: str | None = None) -> Pass:
+        """Try up to `limit` deliveries that wait for somebody's decision, under their own ids.
+
+        Then, up to the limit, those that are due. `actor` is who asked for it, for the record.
+        """
+        waiting = self.list_attention(limit)
+        chosen = [DueDelivery(r.invocation_id, r.delivery_ref) for r in waiting]
+        done = self._pass(chosen, lambda due: self._retry(due, actor), threading.Event())
+        if len(chosen) == limit:
+            return done
+        rest = self.deliver_due(limit - len(chosen))
+        return Pass(*(a + b for a, b in zip(done, rest, strict=True)))
+
+    def retry(self, invocation_id: str, actor: str | None = None) -> DeliveryRecord:
+        """Try this delivery now, unless it is delivered or being sent; its record afterwards.
+
+        Raises RUN_NOT_FOUND / delivery.
+        """
+        record = self._ledger.get(invocation_id)
+        self._retry(DueDelivery(record.invocation_id, record.delivery_ref), actor)
+        return self._ledger.get(invocation_id)
+
+    def deliver_run(self, record: RunRecord) -> DeliveryRecord | None:
+        """Try the delivery of a run that has ended, unless it was tried already."""
+        if record.delivery_ref is None or not record.is_terminal:
+            return None
+        invocation_id = delivery_invocation_id(record.run_id, record.delivery_ref)
+        delivery = self._ledger.get(invocation_id)
+        ours = self._refs is None or delivery.delivery_ref in self._refs
+        if ours and delivery.attempts == 0:
+            self._sender.deliver(DueDelivery(invocation_id, delivery.delivery_ref))
+            delivery = self._ledger.get(invocation_id)
+        return delivery
+
+    def list_attention(self, limit: int = 100, after: str | None = None) -> list[DeliveryRecord]:
+        """Deliveries that are not known to have arrived and will not be tried again by themselves.
+
+        In the order of their ids; `after` is the id that the last page ended with.
+        """
+        check_integer(limit, "limit", least=1, most=10_000)
+        return self._ledger.attention(limit, after)
+
+    def run(self, interrupt: Interrupt, *, limit: int = 100, poll: float = 1.0) -> None:
+        """Deliver until `interrupt` is set: the loop of a process of its own.
+
+        poll  seconds between two looks when there is nothing to do, at most
+
+        A store that is away for a while does not end it. What is being sent is waited for.
+        """
+        longest = check_seconds(poll, "poll")
+        wait = FIRST_WAIT
+        while not interrupt.is_set():
+            try:
+                done = self._deliver_due(limit, interrupt)
+            except RunStoreError as error:
+                if not error.retryable:
+                    raise
+                log.warning("delivering failed and goes on: %s", error)
+                done = Pass()
+            wait = FIRST_WAIT if done.delivered + done.unknown else min(wait * 2, longest)
+            self._idle(interrupt, wait)
+
+    def _idle(self, interrupt: Interrupt, seconds: float) -> None:
+        until = ticks() + seconds * random.uniform(0.5, 1.0)
+        while not interrupt.is_set() and (left := until - ticks()) > 0:
+            time.sleep(min(left, LOOK_EVERY))
+
+    # Inside.
+
+    def _pass(
+        self,
+        chosen: Sequence[DueDelivery],
+        act: Callable[[DueDelivery], str],
+        interrupt: Interrupt,
+    ) -> Pass:
+        """Let the senders take one after the other; no receiver gets them all at first."""
+        hanging: set[str] = set()
+        failed = threading.Event()
+
+        def one(due: DueDelivery) -> str:
+            if due.delivery_ref in hanging or failed.is_set() or interrupt.is_set():
+                return "skipped"
+            begun = ticks()
+            try:
+                outcome = act(due)
+            except BaseException:
+                failed.set()
+                raise
+            if outcome == "unknown" and ticks() - begun > SLOW:
+                hanging.add(due.delivery_ref)
+            return outcome
+
+        if not chosen:
+            return Pass()
+        with ThreadPoolExecutor(
+            min(self._concurrency, len(chosen)), thread_name_prefix="runjournal-delivery"
+        ) as senders:
+            try:
+                outcomes = Counter(senders.map(one, _in_turns(chosen)))
+            except BaseException:  # also an interrupt that came while they were waited for
+                failed.set()
+                raise
+        return Pass(*(outcomes[name] for name in Pass._fields))
+
+    def _retry(self, due: DueDelivery, actor: str | None) -> str:
+        # An attempt that nobody reported on is put on record before it is repeated.
+        self._sender.expire(due.invocation_id)
+        return self._sender.deliver(due, actor)
+
+
+def _in_turns(chosen: Sequence[DueDelivery]) -> Iterator[DueDelivery]:
+    """One of each ref, then the next of each."""
+    by_ref: dict[str, list[DueDelivery]] = {}
+    for due in chosen:
+        by_ref.setdefault(due.delivery_ref, []).append(due)
+    rounds = zip_longest(*by_ref.values())
+    return (due for due in chain.from_iterable(rounds) if due is not None)

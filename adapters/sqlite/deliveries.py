@@ -1,0 +1,109 @@
+"""The outbox in SQLite: the DeliveryStore port."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from ...domain.delivery import DeliveryRecord, DeliveryStatus
+from ...domain.delivery_store import DeliveryReading, DueDelivery
+from ...domain.ports import Change
+from ..rows import delivery_body_of, delivery_of, from_microseconds, to_microseconds
+from . import statements as sql
+from .recorder import SQLiteProcessRecorder
+
+
+class SQLiteDeliveries(SQLiteProcessRecorder):
+    """What SQLiteStore does for deliveries."""
+
+    def get_delivery(self, invocation_id: str, now: datetime | None = None) -> DeliveryReading:
+        with self.database.reading() as conn:
+            row = conn.execute(sql.GET_DELIVERY, (invocation_id,)).fetchone()
+        return DeliveryReading(None if row is None else _record(row), now or datetime.now(UTC))
+
+    def advance_delivery(self, change: Change) -> bool:
+        record = change.record
+        assert isinstance(record, DeliveryRecord)  # a delivery's change
+        with self.database.writing() as conn:
+            *columns, head, body = _columns(record)
+            values = (*columns, head, body, record.invocation_id, change.expected_version)
+            if conn.execute(sql.ADVANCE_DELIVERY, values).rowcount != 1:
+                return False
+            for stream, version, topic, data, _hash in change.events:
+                conn.execute(sql.INSERT_EVENT, (stream, version, topic, data))
+        return True
+
+    def due_deliveries(
+        self,
+        status: DeliveryStatus,
+        limit: int,
+        refs: Sequence[str] | None = None,
+        now: datetime | None = None,
+    ) -> list[DueDelivery]:
+        at = to_microseconds(now or datetime.now(UTC))
+        wanted = None if refs is None else orjson.dumps(list(refs)).decode()
+        with self.database.reading() as conn:
+            rows = conn.execute(sql.DUE_DELIVERIES, (status.value, at, wanted, limit)).fetchall()
+        return [DueDelivery(*row) for row in rows]
+
+    def deliveries(
+        self,
+        *,
+        status: DeliveryStatus | None = None,
+        attention: bool = False,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[DeliveryRecord]:
+        statement = sql.DELIVERIES_FOR_ATTENTION if attention else sql.LIST_DELIVERIES
+        with self.database.reading() as conn:
+            rows = conn.execute(
+                statement, (None if status is None else status.value, after, limit)
+            ).fetchall()
+        return [_record(row) for row in rows]
+
+    def set_aside_delivery(self, invocation_id: str, reason: str) -> None:
+        with self.database.writing() as conn:
+            conn.execute(sql.SET_ASIDE_DELIVERY, (reason, invocation_id))
+
+
+def write_delivery(conn: sqlite3.Connection, change: Change) -> bool:
+    """Write a new delivery's events and its row; False if its stream exists already."""
+    record = change.record
+    assert isinstance(record, DeliveryRecord)  # further changes are deliveries
+    try:
+        for stream, version, topic, data, _hash in change.events:
+            conn.execute(sql.INSERT_EVENT, (stream, version, topic, data))
+        identity = (record.invocation_id, record.run_id, record.delivery_ref)
+        conn.execute(sql.INSERT_DELIVERY, (*identity, *_columns(record)))
+    except sqlite3.IntegrityError:
+        return False  # the version guard is lost
+    return True
+
+
+def _columns(record: DeliveryRecord) -> tuple[Any, ...]:
+    due = record.next_attempt_at
+    return (
+        record.status.value,
+        record.version,
+        None if due is None else to_microseconds(due),
+        to_microseconds(record.updated_at),
+        record.head,
+        delivery_body_of(record),
+    )
+
+
+def _record(row: tuple[Any, ...]) -> DeliveryRecord:
+    *identity, status, version, due, updated, head, body = row
+    return delivery_of(
+        *identity,
+        status,
+        version,
+        None if due is None else from_microseconds(due),
+        from_microseconds(updated),
+        head,
+        body,
+    )
