@@ -17,6 +17,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .adapters.delivery_policy import DeliveryPolicy
     from .adapters.delivery_service import DeliveryService
+    from .adapters.gateways.config import load_gateways
+    from .adapters.gateways.function import CallableGateway
+    from .adapters.gateways.json_lines import JsonLinesGateway
+    from .adapters.gateways.signature import verify_signature
+    from .adapters.gateways.webhook import WebhookGateway
     from .adapters.journal import Journal
     from .adapters.opening import open_journal
     from .adapters.worker import RunInterrupted, StopSignal, Worker, WorkerContext
@@ -24,6 +29,13 @@ if TYPE_CHECKING:
     from .domain.delivery_ledger import DeliveryLedger
     from .domain.errors import CAUSES, RunStoreError
     from .domain.events import Event
+    from .domain.gateway import (
+        DeliveryAmbiguous,
+        DeliveryFailed,
+        DeliveryGateway,
+        DeliveryRefused,
+        DeliveryRequest,
+    )
     from .domain.lease import RunLeaseHandle
     from .domain.ledger import RunLedger
     from .domain.limits import DeploymentLimits
@@ -36,17 +48,24 @@ __version__ = "0.1.0"
 
 _HOME = {
     "CAUSES": "domain.errors",
+    "CallableGateway": "adapters.gateways.function",
     "CheckpointRef": "domain.record",
     "CommandOutcome": "domain.run_operator",
+    "DeliveryAmbiguous": "domain.gateway",
+    "DeliveryFailed": "domain.gateway",
+    "DeliveryGateway": "domain.gateway",
     "DeliveryLedger": "domain.delivery_ledger",
     "DeliveryPolicy": "adapters.delivery_policy",
     "DeliveryRecord": "domain.delivery",
+    "DeliveryRefused": "domain.gateway",
+    "DeliveryRequest": "domain.gateway",
     "DeliveryService": "adapters.delivery_service",
     "DeliveryStatus": "domain.delivery",
     "DeploymentLimits": "domain.limits",
     "Event": "domain.events",
     "EventRegistry": "domain.registry",
     "Journal": "adapters.journal",
+    "JsonLinesGateway": "adapters.gateways.json_lines",
     "Lease": "domain.record",
     "RunInterrupted": "adapters.worker",
     "RunLeaseHandle": "domain.lease",
@@ -56,26 +75,36 @@ _HOME = {
     "RunStoreError": "domain.errors",
     "StopSignal": "adapters.worker",
     "Suspension": "domain.record",
+    "WebhookGateway": "adapters.gateways.webhook",
     "Worker": "adapters.worker",
     "WorkerContext": "adapters.worker",
     "can_transition_run": "domain.status",
     "is_terminal_run_status": "domain.status",
+    "load_gateways": "adapters.gateways.config",
     "open_journal": "adapters.opening",
+    "verify_signature": "adapters.gateways.signature",
 }
 
 __all__ = [
     "CAUSES",
+    "CallableGateway",
     "CheckpointRef",
     "CommandOutcome",
+    "DeliveryAmbiguous",
+    "DeliveryFailed",
+    "DeliveryGateway",
     "DeliveryLedger",
     "DeliveryPolicy",
     "DeliveryRecord",
+    "DeliveryRefused",
+    "DeliveryRequest",
     "DeliveryService",
     "DeliveryStatus",
     "DeploymentLimits",
     "Event",
     "EventRegistry",
     "Journal",
+    "JsonLinesGateway",
     "Lease",
     "RunInterrupted",
     "RunLeaseHandle",
@@ -85,11 +114,14 @@ __all__ = [
     "RunStoreError",
     "StopSignal",
     "Suspension",
+    "WebhookGateway",
     "Worker",
     "WorkerContext",
     "can_transition_run",
     "is_terminal_run_status",
+    "load_gateways",
     "open_journal",
+    "verify_signature",
 ]
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from .credentials import looks_like_credentials
 from .errors import RUN_VALIDATION_ERROR, RunStoreError
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -50,6 +51,18 @@ def check_identifier(value: Any, what: str) -> str:
 def check_optional(value: Any, what: str) -> str | None:
     """None, or an identifier."""
     return None if value is None else check_identifier(value, what)
+
+
+def check_delivery_ref(value: Any) -> str:
+    """An identifier under which the host knows where a result is to go.
+
+    What looks like credentials (a token, a URL with a secret in it) is RUN_VALIDATION_ERROR /
+    credentials, and the message does not repeat it: the name is kept in the journal for good.
+    """
+    # First of all: the refusals of an identifier show what they refuse.
+    if isinstance(value, str) and looks_like_credentials(value):
+        raise refuse("credentials", "delivery_ref looks like credentials; it is not shown here")
+    return check_identifier(value, "delivery_ref")
 
 
 def check_identifiers(values: Any, what: str) -> tuple[str, ...]:

@@ -80,6 +80,9 @@ CAUSES: Final[dict[tuple[str, str], Cause]] = {
     ),
     (RUN_VALIDATION_ERROR, "argument"): Cause("correct the argument"),
     (RUN_VALIDATION_ERROR, "time"): Cause("give a datetime with a time zone"),
+    (RUN_VALIDATION_ERROR, "credentials"): Cause(
+        "use a plain name; keep credentials in the gateway's own configuration"
+    ),
     (RUN_VALIDATION_ERROR, "unknown_approval"): Cause("name an approval the run waits for"),
     (RUN_VALIDATION_ERROR, "address"): Cause("use memory:, sqlite:///FILE or postgresql://..."),
     (RUN_VALIDATION_ERROR, "read_only"): Cause("make the file writable, or grant the role"),

@@ -8,7 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from . import commands as c
-from .checks import check_identifier, check_labels, check_optional, check_text, check_time
+from .checks import (
+    check_delivery_ref,
+    check_identifier,
+    check_labels,
+    check_optional,
+    check_text,
+    check_time,
+)
 from .engine import Engine
 from .record import RunRecord
 
@@ -52,7 +59,8 @@ class RunOperator:
         """Create the run, queued. Starting it again with the same arguments returns its record.
 
         input         JSON for the worker
-        delivery_ref  a name under which the host knows where the result is to go; no credentials
+        delivery_ref  a name under which the host knows where the result is to go; what looks like
+                      credentials is RUN_VALIDATION_ERROR / credentials
         authority_ref a name under which the host finds on whose behalf the run acts
         available_at  not before this time (aware) may it be claimed
 
@@ -67,7 +75,7 @@ class RunOperator:
             actor=check_optional(actor, "actor"),
             kind=check_identifier(kind, "kind"),
             input=self._engine.encode("input_bytes", input, "input", run_id),
-            delivery_ref=check_optional(delivery_ref, "delivery_ref"),
+            delivery_ref=None if delivery_ref is None else check_delivery_ref(delivery_ref),
             authority_ref=check_optional(authority_ref, "authority_ref"),
             labels=checked,
             parent_run_id=check_optional(parent_run_id, "parent_run_id"),

@@ -5,12 +5,10 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
-from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -78,10 +76,11 @@ def worker(
     and the exit code is 0. A second signal kills it.
     """
     from ...domain.checks import check_seconds
+    from ..loading import load_function
     from ..worker import Worker
 
     longest_wait = check_seconds(poll, "--poll")
-    function = load_handler(handler)
+    function = load_function(handler, "--handler")
     with opened(ctx) as journal, _interrupt_on_signals() as interrupt:
         taking = Worker(journal, function, owner=owner, lease_ttl=ttl, grace=grace)
         if once:
@@ -160,27 +159,3 @@ def _interrupt_on_signals() -> Iterator[Interrupt]:
         yield interrupt
     finally:
         restore()
-
-
-def load_handler(name: str) -> Callable[[Any], Any]:
-    """The function that MODULE:FUNCTION names; RUN_VALIDATION_ERROR when there is none."""
-    from ...domain.checks import refuse
-
-    module_name, _, path = name.partition(":")
-    if not module_name or not path:
-        raise refuse("argument", f"--handler {name!r} must be MODULE:FUNCTION")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        found: Any = import_module(module_name)
-        for part in path.split("."):
-            found = getattr(found, part)
-    except (Exception, SystemExit) as error:
-        raise refuse(
-            "argument", f"--handler {name!r} cannot be loaded: {type(error).__name__}: {error}"
-        ) from error
-    if not callable(found):
-        raise refuse("argument", f"--handler {name!r} is not callable")
-    function: Callable[[Any], Any] = found
-    return function

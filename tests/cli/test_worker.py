@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from runjournal import Journal, RunStoreError, Worker
-from runjournal.adapters.cli.worker_command import load_handler
+from runjournal.adapters.loading import load_function
 
 Spawn = Callable[..., "subprocess.Popen[str]"]
 WaitUntil = Callable[[Callable[[], Any]], None]
@@ -155,5 +155,8 @@ def test_a_worker_outlives_a_busy_store(
     assert "busy" in cli("worker", "--handler", f"{module}:double", "--once", code=7)
 
 
-def test_load_handler_finds_nested_names() -> None:
-    assert load_handler("json.decoder:JSONDecoder.decode") is json.decoder.JSONDecoder.decode
+def test_load_function_finds_nested_names() -> None:
+    assert (
+        load_function("json.decoder:JSONDecoder.decode", "--handler")
+        is json.decoder.JSONDecoder.decode
+    )

@@ -1,0 +1,1 @@
+"""The delivery gateways that come along: a function, a file of JSON lines, a webhook."""
