@@ -14,7 +14,14 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from . import demo_command, migrate_command, operator_commands, reading_commands, worker_command
+from . import (
+    delivery_commands,
+    demo_command,
+    migrate_command,
+    operator_commands,
+    reading_commands,
+    worker_command,
+)
 from .context import DEFAULT_DB, DEFAULT_SCHEMA, Options
 from .exits import BROKEN_PIPE, EXITS, INTERRUPTED, OK, complain
 
@@ -142,6 +149,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name)(_command)
+app.add_typer(delivery_commands.deliveries, name="deliveries")
 
 
 def run() -> NoReturn:

@@ -99,6 +99,12 @@ def _print_result(to: Console, found: Demonstration) -> None:
     waited = len(found.workers) - 1
     if waited > 1:
         to.print(f"Of {waited} that waited, {found.holdings[-1].owner} alone got the run.\n")
+    sent = found.delivered
+    to.print(
+        f"Delivered to a file: {sent.lines} line after {sent.attempts} attempt, "
+        f"invocation id {sent.invocation_id[:21]}…\n",
+        soft_wrap=True,
+    )
     verdict = _verdict(found.comparison)
     to.print(cell(verdict, "bold green" if found.comparison.proved else "bold red"), soft_wrap=True)
 
@@ -178,6 +184,11 @@ def _document(found: Demonstration, seconds: float) -> dict[str, Any]:
             }
             for h in found.holdings
         ],
+        "delivery": {
+            "invocationId": found.delivered.invocation_id,
+            "attempts": found.delivered.attempts,
+            "lines": found.delivered.lines,
+        },
         "proof": {
             "proved": proof.proved,
             "equalBatches": proof.equal,

@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +47,21 @@ def test_version(cli: Any) -> None:
     assert cli("--version") == f"runjournal {runjournal.__version__}\n"
 
 
+def commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command with its name, those of a group with the group's name before theirs."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{prefix}{name} ")
+        else:
+            yield prefix + name, command
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+
+
 def test_every_command_has_help(cli: Any) -> None:
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
-        text = cli(name, "--help")
+    for name, command in COMMANDS.items():
+        text = cli(*name.split(), "--help")
         assert command.help.split(".")[0].split()[0] in text
         assert all(p.help for p in command.params), name
 
@@ -60,7 +72,7 @@ def test_docs_list_the_exit_codes() -> None:
 
 
 def test_docs_name_every_command_and_option() -> None:
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+    for name, command in COMMANDS.items():
         _, heading, section = DOCS.partition(f"\n## {name}\n")
         assert heading, f"docs/cli.md has no section {name}"
         for option in (opt for p in command.params for opt in p.opts if opt.startswith("--")):
