@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from .adapters.gateways.json_lines import JsonLinesGateway
     from .adapters.gateways.signature import verify_signature
     from .adapters.gateways.webhook import WebhookGateway
+    from .adapters.handling import RunInterrupted, StopSignal, WorkerContext
     from .adapters.journal import Journal
     from .adapters.opening import open_journal
-    from .adapters.worker import RunInterrupted, StopSignal, Worker, WorkerContext
+    from .adapters.retrying import RetryPolicy
+    from .adapters.slots import WorkerResult
+    from .adapters.worker import ResultDelivery, Worker
     from .domain.delivery import DeliveryRecord, DeliveryStatus
     from .domain.delivery_ledger import DeliveryLedger
     from .domain.errors import CAUSES, RunStoreError
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from .domain.lease import RunLeaseHandle
     from .domain.ledger import RunLedger
     from .domain.limits import DeploymentLimits
+    from .domain.ports import AuthorityResolver
     from .domain.record import CheckpointRef, Lease, RunRecord, Suspension
     from .domain.registry import EventRegistry
     from .domain.run_operator import CommandOutcome
@@ -47,6 +51,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "AuthorityResolver": "domain.ports",
     "CAUSES": "domain.errors",
     "CallableGateway": "adapters.gateways.function",
     "CheckpointRef": "domain.record",
@@ -67,17 +72,20 @@ _HOME = {
     "Journal": "adapters.journal",
     "JsonLinesGateway": "adapters.gateways.json_lines",
     "Lease": "domain.record",
-    "RunInterrupted": "adapters.worker",
+    "ResultDelivery": "adapters.worker",
+    "RetryPolicy": "adapters.retrying",
+    "RunInterrupted": "adapters.handling",
     "RunLeaseHandle": "domain.lease",
     "RunLedger": "domain.ledger",
     "RunLifecycleStatus": "domain.status",
     "RunRecord": "domain.record",
     "RunStoreError": "domain.errors",
-    "StopSignal": "adapters.worker",
+    "StopSignal": "adapters.handling",
     "Suspension": "domain.record",
     "WebhookGateway": "adapters.gateways.webhook",
     "Worker": "adapters.worker",
-    "WorkerContext": "adapters.worker",
+    "WorkerContext": "adapters.handling",
+    "WorkerResult": "adapters.slots",
     "can_transition_run": "domain.status",
     "is_terminal_run_status": "domain.status",
     "load_gateways": "adapters.gateways.config",
@@ -87,6 +95,7 @@ _HOME = {
 
 __all__ = [
     "CAUSES",
+    "AuthorityResolver",
     "CallableGateway",
     "CheckpointRef",
     "CommandOutcome",
@@ -106,6 +115,8 @@ __all__ = [
     "Journal",
     "JsonLinesGateway",
     "Lease",
+    "ResultDelivery",
+    "RetryPolicy",
     "RunInterrupted",
     "RunLeaseHandle",
     "RunLedger",
@@ -117,6 +128,7 @@ __all__ = [
     "WebhookGateway",
     "Worker",
     "WorkerContext",
+    "WorkerResult",
     "can_transition_run",
     "is_terminal_run_status",
     "load_gateways",

@@ -29,6 +29,7 @@ class ThreadBeat:
     def __init__(self) -> None:
         self._ledger: weakref.ref[RunLedger] | None = None
         self._handles: dict[RunLeaseHandle, float] = {}
+        self._warned: set[RunLeaseHandle] = set()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
@@ -52,17 +53,20 @@ class ThreadBeat:
     def unwatch(self, handle: RunLeaseHandle) -> None:
         with self._changed:
             self._handles.pop(handle, None)
+            self._warned.discard(handle)
 
     def stop(self) -> None:
         """Renew nothing any more and end the thread."""
         with self._changed:
             self._handles.clear()
+            self._warned.clear()
             self._ledger = None
             self._changed.notify()
 
     def forget_thread(self) -> None:
         """After a fork: the thread is the parent's, and so are the leases."""
         self._handles = {}
+        self._warned = set()
         self._changed = threading.Condition()
         self._thread = None
 
@@ -84,9 +88,24 @@ class ThreadBeat:
                     del ledger
                     self._changed.wait(min(pause, every))
                     continue
-                due = [h for h, at in self._handles.items() if at <= ticks()]
+                now = ticks()
+                due = [h for h, at in self._handles.items() if at <= now]
+                self._warn_of_lag({h: now - self._handles[h] for h in due}, ledger.heartbeat_every)
             self._beat(ledger, due)
             del ledger
+
+    def _warn_of_lag(self, lags: dict[RunLeaseHandle, float], bound: float) -> None:
+        """Say once of each lease that its beat came a whole interval late, or more."""
+        for handle, lag in lags.items():
+            if lag > bound and handle not in self._warned:
+                self._warned.add(handle)
+                log.warning(
+                    "run %s: its lease of %g s was due for renewal %.1f s ago: the process stood "
+                    "still, a call held the interpreter's lock (GIL), or the store was slow",
+                    handle.run_id,
+                    handle.ttl,
+                    lag,
+                )
 
     def _beat(self, ledger: RunLedger, due: list[RunLeaseHandle]) -> None:
         try:

@@ -54,6 +54,7 @@ CAUSES: Final[dict[tuple[str, str], Cause]] = {
     (RUN_LEASE_LOST, "taken_over"): Cause("stop: the run belongs to the newer holder"),
     (RUN_LEASE_LOST, "cancelled"): Cause("stop: the run was cancelled"),
     (RUN_LEASE_LOST, "released"): Cause("acquire the run again before writing to it"),
+    (RUN_LEASE_LOST, "abandoned"): Cause("stop: the worker no longer waits for this handler"),
     (RUN_LEASE_LOST, "rewound"): Cause("stop: the store was restored to an earlier state"),
     (RUN_LEASE_LOST, "forked"): Cause("a lease does not cross a fork: acquire in the child"),
     (RUN_ALREADY_TERMINAL, "completed"): Cause("read its outcome; start a new run for new work"),

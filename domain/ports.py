@@ -258,6 +258,18 @@ class Lock(AbstractContextManager[Any], Protocol):
     def release(self) -> None: ...
 
 
+class AuthorityResolver(Protocol):
+    """Finds out on whose behalf a run acts. Called from several threads at once."""
+
+    def resolve(self, record: RunRecord) -> object | None:
+        """What the run may act with, by `record.authority_ref`; None where there is none now.
+
+        Whatever it raises counts as None; its text is kept in the journal, so it must not hold
+        credentials.
+        """
+        ...
+
+
 class Beat(Protocol):
     """The background renewal of a ledger's leases."""
 

@@ -20,6 +20,7 @@ CONFLICT: Final = 4
 LEASE: Final = 5
 INTEGRITY: Final = 6
 UNAVAILABLE: Final = 7
+LEFT_BEHIND: Final = 8
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 
@@ -36,6 +37,8 @@ EXITS: Final[dict[int, str]] = {
     INTEGRITY: "what is stored cannot be trusted or read: RUN_INTEGRITY_ERROR",
     UNAVAILABLE: "the store or the system failed, or a reply was lost: RUN_STORE_UNAVAILABLE, "
     "RUN_OUTCOME_UNKNOWN",
+    LEFT_BEHIND: "a worker ended and left a run to its lease's expiry, because the handler did not "
+    "stop within --grace or the store was away",
     INTERRUPTED: "interrupted by Ctrl-C",
     BROKEN_PIPE: "the reader of the output went away",
 }

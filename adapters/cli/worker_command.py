@@ -2,43 +2,30 @@
 
 from __future__ import annotations
 
-import signal
+import logging
+import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from .context import opened, options
-from .exits import complain
+from .exits import LEFT_BEHIND, mask, one_line
 
 if TYPE_CHECKING:
     from ...domain.record import RunRecord
+    from ..retrying import RetryPolicy
     from ..worker import Worker
 
-#: Seconds between two looks at the interrupt while an idle worker waits.
-INTERRUPT_EVERY = 0.2
-#: Seconds that an idle worker waits at first; it doubles up to --poll.
-FIRST_WAIT = 0.05
 
+class _OneLine(logging.Handler):
+    """What a worker logs, as one line each on stderr, without credentials."""
 
-class Interrupt:
-    """Whether a signal has come.
-
-    No threading.Event: its lock may be held by the very code that the signal handler interrupts.
-    """
-
-    def __init__(self) -> None:
-        self._is_set = False
-
-    def is_set(self) -> bool:
-        return self._is_set
-
-    def set(self) -> None:
-        self._is_set = True
+    def emit(self, record: logging.LogRecord) -> None:
+        text = mask(one_line(record.getMessage()))
+        print(f"runjournal: {text}", file=sys.stderr, flush=True)
 
 
 def worker(
@@ -55,6 +42,23 @@ def worker(
         typer.Option(metavar="NAME", help="Only runs of this kind; may be repeated."),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Take one run if one is due.")] = False,
+    concurrency: Annotated[
+        int, typer.Option(metavar="N", help="How many runs to work on at once.")
+    ] = 1,
+    max_attempts: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Fail a run when the handler has raised in so many attempts; default: at once.",
+        ),
+    ] = None,
+    backoff: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="The longest pause after the first failure; it doubles. Default 1.",
+        ),
+    ] = None,
     ttl: Annotated[float, typer.Option(metavar="SECONDS", help="How long a lease lasts.")] = 60.0,
     grace: Annotated[
         float,
@@ -70,64 +74,75 @@ def worker(
         ),
     ] = None,
 ) -> None:
-    """Take due runs, one after the other, and run the handler on each.
+    """Take due runs, up to --concurrency at a time, and run the handler on each.
 
-    SIGTERM and Ctrl-C end it: the handler is told to stop, its run is handed back (not cancelled),
-    and the exit code is 0. A second signal kills it.
+    SIGTERM and Ctrl-C end it: the handlers are told to stop, and their runs are handed back (not
+    cancelled). The exit code is 0, or 8 if a handler did not stop within --grace. A second signal
+    kills it.
     """
-    from ...domain.checks import check_seconds
     from ..loading import load_function
     from ..worker import Worker
 
-    longest_wait = check_seconds(poll, "--poll")
-    function = load_function(handler, "--handler")
-    with opened(ctx) as journal, _interrupt_on_signals() as interrupt:
-        taking = Worker(journal, function, owner=owner, lease_ttl=ttl, grace=grace)
+    function, retry = load_function(handler, "--handler"), _retry_policy(max_attempts, backoff)
+    with _told_on_stderr(), opened(ctx) as journal:
+        taking = Worker(journal, function, owner, ttl, grace, retry=retry)
         if once:
-            _report(ctx, taking.run_once(kind or None, interrupt))
+            abandoned = _run_once(ctx, taking, kind or None)
         else:
-            _take_runs(ctx, taking, kind or None, interrupt, longest_wait)
+            done = taking.run(
+                concurrency,
+                kind or None,
+                poll=poll,
+                signals=True,
+                on_record=lambda record: _report(ctx, record),
+            )
+            abandoned = bool(done.abandoned)
+    if abandoned:
+        _leave_behind()
 
 
-def _take_runs(
-    ctx: typer.Context,
-    taking: Worker,
-    kinds: list[str] | None,
-    interrupt: Interrupt,
-    longest_wait: float,
-) -> None:
-    from ...domain.errors import RunStoreError
+def _run_once(ctx: typer.Context, taking: Worker, kinds: list[str] | None) -> bool:
+    """Take one run; whether it had to be abandoned: then this worker's lease is still on it."""
+    from ..stopping import stopped_by_signals
 
-    wait = FIRST_WAIT
-    while not interrupt.is_set():
-        try:
-            record = taking.run_once(kinds, interrupt)
-        except RunStoreError as error:
-            # A worker outlives a store that is busy or away for a while.
-            if not error.retryable:
-                raise
-            complain(error.code, error.reason, error.message, error.hint)
-            record = None
-        if record is not None:
-            _report(ctx, record)
-            wait = FIRST_WAIT
-        elif _told_while_waiting(taking, min(wait, longest_wait), interrupt):
-            wait = FIRST_WAIT
-        else:
-            wait = min(wait * 2, longest_wait)
+    with stopped_by_signals() as interrupt:
+        record = taking.run_once(kinds, interrupt)
+    _report(ctx, record)
+    lease = record.lease if record is not None else None
+    return lease is not None and lease.owner == taking.ledger.owner
 
 
-def _told_while_waiting(taking: Worker, seconds: float, interrupt: Interrupt) -> bool:
-    """Wait for work, or for the interrupt; whether the store said that there is some."""
-    end = time.monotonic() + seconds
-    while not interrupt.is_set() and (left := end - time.monotonic()) > 0:
-        if taking.journal.wait_for_work(min(left, INTERRUPT_EVERY)):
-            return True
-    return False
+def _leave_behind() -> NoReturn:
+    """End this process although a handler goes on in it.
+
+    An exit of the usual kind would wait for threads that the handler has started.
+    """
+    sys.stdout.flush()
+    os._exit(LEFT_BEHIND)
+
+
+def _retry_policy(max_attempts: int | None, backoff: float | None) -> RetryPolicy | None:
+    from ...domain.checks import refuse
+    from ..retrying import RetryPolicy
+
+    if max_attempts is None:
+        if backoff is not None:
+            raise refuse("argument", "--backoff needs --max-attempts")
+        return None
+    return RetryPolicy(max_attempts) if backoff is None else RetryPolicy(max_attempts, backoff)
+
+
+@contextmanager
+def _told_on_stderr() -> Iterator[None]:
+    handler, log = _OneLine(logging.WARNING), logging.getLogger("runjournal")
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
 
 
 def _report(ctx: typer.Context, record: RunRecord | None) -> None:
-    from .exits import one_line
     from .output import print_json, record_json
 
     if options(ctx).as_json:
@@ -137,25 +152,3 @@ def _report(ctx: typer.Context, record: RunRecord | None) -> None:
     else:
         typer.echo(one_line(f"{record.run_id}: {record.status} (version {record.version})"))
         sys.stdout.flush()
-
-
-@contextmanager
-def _interrupt_on_signals() -> Iterator[Interrupt]:
-    """An event that the first SIGTERM or SIGINT sets; the second one finds the default again."""
-    interrupt = Interrupt()
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-
-    def restore() -> None:
-        for number, action in before.items():
-            signal.signal(number, action)
-
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        restore()
-        interrupt.set()
-
-    for number in before:
-        signal.signal(number, on_signal)
-    try:
-        yield interrupt
-    finally:
-        restore()

@@ -14,8 +14,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from ..handling import WorkerContext
 from ..opening import open_journal
-from ..worker import Worker, WorkerContext
+from ..worker import Worker
 from .index import Listing, Summary, summarize
 
 #: Seconds between two tries to get the run.

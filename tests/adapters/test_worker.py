@@ -176,7 +176,7 @@ def test_handler_that_saw_the_stop_may_still_complete(journal: Journal) -> None:
     assert record.status == "completed"
 
 
-def test_stubborn_handler_is_given_up_and_fenced(journal: Journal) -> None:
+def test_stubborn_handler_is_given_up_and_its_lease_left_to_expire(journal: Journal) -> None:
     let_go, late = threading.Event(), []
 
     def handler(ctx: WorkerContext) -> str:
@@ -190,15 +190,18 @@ def test_stubborn_handler_is_given_up_and_fenced(journal: Journal) -> None:
 
     journal.ledger().start("r")
     record = stopped_by(journal, handler, lambda interrupt: interrupt.set(), grace=0.05)
-    assert record.status == "queued"
+    assert (record.status, record.lease.ttl) == ("running", 60)
     before = topics(journal)
-    with journal.ledger().acquire("r") as second:
-        let_go.set()
-        deadline = threading.Event()
-        while len(late) < 2 and not deadline.wait(0.01):
-            pass
+    let_go.set()
+    deadline = threading.Event()
+    while len(late) < 2 and not deadline.wait(0.01):
+        pass
+    assert late == [("RUN_LEASE_LOST", "abandoned")] * 2
+    assert topics(journal) == before
+    expired = record.lease.expires_at + timedelta(seconds=1)
+    with journal.ledger(clock=lambda: expired).acquire("r", heartbeat=False) as second:
+        assert (second.attempt, second.fencing_token) == (2, 2)
         second.complete("the second's")
-    assert late == [("RUN_LEASE_LOST", "released")] * 2
     assert topics(journal) == [*before, "run.lease_granted", "run.completed"]
 
 

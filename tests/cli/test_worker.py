@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runjournal import Journal, RunStoreError, Worker
+from runjournal import Journal, RunLedger, RunStoreError
 from runjournal.adapters.loading import load_function
 
 Spawn = Callable[..., "subprocess.Popen[str]"]
 WaitUntil = Callable[[Callable[[], Any]], None]
 
 HANDLERS = """
+import asyncio
 import time
 
 def double(ctx):
@@ -35,6 +36,10 @@ def ignore(ctx):
     ctx.save_checkpoint("started")
     while True:
         time.sleep(1)
+
+async def ignore_in_a_pool(ctx):
+    ctx.save_checkpoint("started")
+    await asyncio.to_thread(time.sleep, 100)
 
 class Jobs:
     double = staticmethod(double)
@@ -108,16 +113,28 @@ def test_an_idle_worker_takes_what_comes_and_ends_at_once(
     assert output == "a: completed (version 4)\nb: completed (version 4)\n"
 
 
+@pytest.mark.parametrize("handler", ["ignore", "ignore_in_a_pool"])
+@pytest.mark.parametrize("once", [[], ["--once"]], ids=["loop", "once"])
 def test_a_handler_that_ignores_the_stop_is_left_behind(
-    cli: Any, spawn: Spawn, wait_until: WaitUntil, module: str, journal: Journal
+    cli: Any,
+    spawn: Spawn,
+    wait_until: WaitUntil,
+    module: str,
+    journal: Journal,
+    handler: str,
+    once: list[str],
 ) -> None:
+    """Its lease stays: nobody starts a second copy beside it. The exit code says so."""
     cli("start", "a")
-    process = spawn("worker", "--handler", f"{module}:ignore", "--grace", "0.1")
+    process = spawn("worker", "--handler", f"{module}:{handler}", "--grace", "0.1", *once)
     wait_until(lambda: journal.get("a").checkpoint_ref)  # type: ignore[union-attr]
     process.terminate()
-    output, _ = process.communicate()
-    assert process.returncode == 0
-    assert output == "a: queued (version 4)\n"
+    output, errors = process.communicate()
+    assert process.returncode == 8
+    assert output == "a: running (version 3)\n"
+    (line,) = errors.splitlines()
+    assert line.startswith("runjournal: run a: run 'a' is left to its lease, which expires at ")
+    assert cli.json("show", "a")["lease"]["owner"] == cli.lines("log", "a")[1]["owner"]
 
 
 def test_a_second_signal_kills(
@@ -145,18 +162,60 @@ def test_a_worker_outlives_a_busy_store(
         RunStoreError("RUN_INTEGRITY_ERROR", "damaged_database", "it is broken"),
     ]
 
-    def run_once(*_: Any) -> None:
+    def claim(*_: Any, **__: Any) -> None:
         raise failures.pop(0)
 
-    monkeypatch.setattr(Worker, "run_once", run_once)
+    monkeypatch.setattr(RunLedger, "claim", claim)
     lines = cli("worker", "--handler", f"{module}:double", code=6).splitlines()
     assert ["busy" in lines[0], "damaged_database" in lines[1], len(lines)] == [True, True, 2]
+    assert all(line.startswith("runjournal: ") for line in lines)
     failures.append(RunStoreError("RUN_STORE_UNAVAILABLE", "busy", "try later"))
     assert "busy" in cli("worker", "--handler", f"{module}:double", "--once", code=7)
 
 
-def test_load_function_finds_nested_names() -> None:
-    assert (
-        load_function("json.decoder:JSONDecoder.decode", "--handler")
-        is json.decoder.JSONDecoder.decode
-    )
+def test_several_runs_at_once(
+    spawn: Spawn, wait_until: WaitUntil, cli: Any, module: str, journal: Journal
+) -> None:
+    for run_id in ("a", "b", "c"):
+        cli("start", run_id)
+    process = spawn("worker", "--handler", f"{module}:cooperate", "--concurrency", "2")
+    wait_until(lambda: sum(r.checkpoint_ref is not None for r in journal.runs()) == 2)
+    process.terminate()
+    output, errors = process.communicate()
+    assert (process.returncode, errors) == (0, "")
+    assert sorted(output.splitlines()) == ["a: queued (version 4)", "b: queued (version 4)"]
+
+
+def test_a_handler_that_raises_is_tried_again(cli: Any, module: str) -> None:
+    cli("start", "a")
+    options = ("--max-attempts", "2", "--backoff", "0.001", "--once")
+    lines = []
+    while not cli.json("show", "a")["outcome"]:
+        lines.append(cli("worker", "--handler", f"{module}:explode", *options))
+    assert [line for line in lines if line != "no run is due\n"] == [
+        "a: queued (version 3)\n",
+        "a: failed (version 5)\n",
+    ]
+    message = "gave up after 2 failed attempts: ValueError: no such\nluck"
+    assert cli.json("show", "a")["outcome"] == {"code": "handler_error", "message": message}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--max-attempts", "0"], "max_attempts"),
+        (["--backoff", "1"], "--max-attempts"),
+        (["--max-attempts", "2", "--backoff", "0"], "backoff"),
+        (["--concurrency", "0"], "concurrency"),
+        (["--poll", "-1"], "poll"),
+        (["--grace", "-1"], "grace"),
+    ],
+)
+def test_bad_options_are_one_line(cli: Any, module: str, options: list[str], message: str) -> None:
+    (line,) = cli("worker", "--handler", f"{module}:double", *options, code=2).splitlines()
+    assert message in line
+
+
+def test_nested_names_are_found() -> None:
+    name = "json.decoder:JSONDecoder.decode"
+    assert load_function(name, "--handler") is json.decoder.JSONDecoder.decode
