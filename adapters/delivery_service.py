@@ -28,8 +28,8 @@ from ..domain.record import RunRecord
 from .clocks import ticks
 from .delivery_policy import DeliveryPolicy
 from .delivery_sender import ANY_REF, FIRST_WAIT, Sender
+from .handling import Interrupt
 from .journal import Journal
-from .worker import Interrupt
 
 log = logging.getLogger("runjournal.delivery")
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from ..masking import mask
 from .context import opened, options
-from .exits import LEFT_BEHIND, mask, one_line
+from .exits import LEFT_BEHIND, one_line
 
 if TYPE_CHECKING:
     from ...domain.record import RunRecord
