@@ -234,12 +234,7 @@ class Engine:
                     continue
                 if written is not None:
                     return Performed(*written, at)
-        raise RunStoreError(
-            RUN_CONFLICT,
-            "contended",
-            f"run {command.run_id!r}: other writers were first {DECIDE_TRIES} times",
-            record=record,
-        )
+        raise contended(command.run_id, record)
 
     def _found(
         self, command: c.Command, after_version: int, record: RunRecord, now: datetime
@@ -282,6 +277,16 @@ class _Unsettled:
             return
         if error.code in (RUN_STORE_UNAVAILABLE, RUN_OUTCOME_UNKNOWN):
             raise unknown_outcome(self._command.run_id, self._command.command_id) from error
+
+
+def contended(run_id: str, record: RunRecord | None) -> RunStoreError:
+    """That others were first each time within the bound; nothing was written."""
+    return RunStoreError(
+        RUN_CONFLICT,
+        "contended",
+        f"run {run_id!r}: other writers were first {DECIDE_TRIES} times",
+        record=record,
+    )
 
 
 def unknown_outcome(run_id: str, command_id: str) -> RunStoreError:

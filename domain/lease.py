@@ -79,13 +79,18 @@ class RunLeaseHandle:
 
     @property
     def record(self) -> RunRecord:
-        """The run's record after this holder's last write, with the lease's known deadline."""
+        """The run's record after this handle's last write, with the lease's known deadline."""
         return self._writer.record
 
     @property
     def held(self) -> bool:
         """Whether the lease can be trusted now: not lost, not given back, not nearly expired."""
-        return self._writer.held()
+        return self._writer.trusted_for() > 0
+
+    @property
+    def trusted_for(self) -> float:
+        """Seconds for which the lease can be trusted without asking the store; 0 once it is not."""
+        return self._writer.trusted_for()
 
     @property
     def lost(self) -> RunStoreError | None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import overload
+from weakref import WeakSet
 
 from . import commands as c
+from .adopted import AdoptedLease
 from .checks import check_identifier, check_identifiers, check_integer, check_seconds, refuse
 from .decide import decide
 from .engine import Engine, Instant
-from .errors import RUN_LEASE_LOST, RunStoreError
+from .errors import RUN_LEASE_LOST, RUN_NOT_FOUND, RunStoreError
+from .holding import require_holder
 from .lease import RunLeaseHandle
 from .limits import DeploymentLimits
 from .ports import Beat, Change, Clock, Ids, Lock, PayloadCodec, Reply, RunStore, Ticks
@@ -59,6 +62,7 @@ class RunLedger(RunOperator):
             Engine(store, codec, ids, ticks, make_lock, clock, limits or DeploymentLimits())
         )
         self._handles: set[RunLeaseHandle] = set()
+        self._adopted: WeakSet[AdoptedLease] = WeakSet()
 
     # Leases.
 
@@ -124,6 +128,27 @@ class RunLedger(RunOperator):
             return handles[0] if handles else None
         return handles
 
+    def adopt(self, run_id: str, fencing_token: int) -> AdoptedLease:
+        """Write under a lease that another process holds and renews, as the same holder.
+
+        fencing_token  the token that this process was handed, as by a parent process
+
+        The token is the capability: hand it to nobody but your own helpers. Writes of all who have
+        it are put in order by the store. Raises RUN_LEASE_LOST, RUN_NOT_FOUND,
+        RUN_ALREADY_TERMINAL.
+        """
+        check_identifier(run_id, "run id")
+        token = check_integer(fencing_token, "fencing_token", least=1)
+        at = self._engine.instant()
+        record, now = self._engine.read(run_id)
+        if record is None:
+            raise RunStoreError(RUN_NOT_FOUND, "run", f"run {run_id!r} does not exist")
+        lease = require_holder(record, token, now)
+        reply = Reply(now, lease.expires_at, False)
+        handle = AdoptedLease(self._engine, self.beat, record, reply, at, lambda _: None)
+        self._adopted.add(handle)
+        return handle
+
     def release_all(self, reason: str | None = None) -> None:
         """Release every lease of this ledger that is still held; losses are passed over."""
         for handle in list(self._handles):
@@ -153,7 +178,7 @@ class RunLedger(RunOperator):
     def forked(self, owner: str) -> None:
         """In the child of a fork: the leases are the parent's, and the owner's name too."""
         self.owner = owner
-        for handle in self.handles:
+        for handle in [*self.handles, *self._adopted]:
             handle.lose(
                 RunStoreError(
                     RUN_LEASE_LOST,

@@ -1,7 +1,9 @@
 """HolderWriter: how the one holder of a run writes, and how it learns that it is no longer.
 
-It never decides again: a holder whose write was refused has lost the run. The first loss latches.
-A write whose reply was lost is settled by reading back before anything else is written.
+A refused write means that the run is lost, with one exception: several processes may write under
+one grant (`ledger.adopt`), and one of them was first. Then the write is decided again on what that
+one wrote. The first loss latches. A write whose reply was lost is settled by reading back before
+anything else is written.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import NamedTuple
 
 from . import commands as c
 from .decide import decide
-from .engine import SETTLE_TRIES, Engine, Instant, unknown_outcome
+from .engine import DECIDE_TRIES, SETTLE_TRIES, Engine, Instant, contended, unknown_outcome
 from .errors import (
     RUN_CONFLICT,
     RUN_LEASE_LOST,
@@ -33,7 +35,7 @@ MARGIN = 0.05
 class _Write(NamedTuple):
     """One append of this holder, kept until its reply is in."""
 
-    command_id: str
+    command: c.Command
     before: RunRecord
     events: tuple[RunEvent, ...]
 
@@ -53,6 +55,7 @@ class HolderWriter:
         self.token = record.fencing_token
         self.ttl = lease.ttl
         self.owner = lease.owner
+        self._granted_at = lease.acquired_at
         self.lost: RunStoreError | None = None
         self.lost_callbacks: list[Callable[[RunStoreError], None]] = []
         self._engine = engine
@@ -77,13 +80,11 @@ class HolderWriter:
     def lease_ref(self) -> LeaseRef:
         return LeaseRef(self._record.run_id, self.token, self.ttl)
 
-    def held(self) -> bool:
-        """Whether the lease can be trusted now, without asking."""
-        return (
-            self.lost is None
-            and self._record.lease is not None
-            and self._engine.instant().ticks < self._trusted_until
-        )
+    def trusted_for(self) -> float:
+        """Seconds for which the lease can be trusted without asking; 0 when it cannot."""
+        if self.lost is not None or self._record.lease is None:
+            return 0.0
+        return max(0.0, self._trusted_until - self._engine.instant().ticks)
 
     def believe(self, reply: Reply, at: Instant) -> None:
         """Trust the lease until the moment before the request was sent + time left - margin."""
@@ -160,34 +161,41 @@ class HolderWriter:
                 raise self.lost
             if self._unsettled is not None:
                 self._settle(self._unsettled)
+            self._writes += 1
+            return self._decide_and_send(make(f"{self._nonce}-{self._writes}"))
+
+    def _decide_and_send(self, command: c.Command) -> RunRecord:
+        for _ in range(DECIDE_TRIES):
             at = self._engine.instant()
             if at.now >= self._deadline and self._record.lease is not None:
                 # Only the store knows whether a renewal whose reply was lost has moved it.
                 self._renew()
                 at = self._engine.instant()
-            self._writes += 1
-            command_id = f"{self._nonce}-{self._writes}"
             before = self.record
-            events = decide(before, make(command_id), at.now)
+            events = decide(before, command, at.now)
             if not events:
                 return before
             # Until the reply is in, an interrupt leaves this write's fate open: it is settled then.
-            self._unsettled = _Write(command_id, before, events)
-            return self._send(self._unsettled, at)
+            self._unsettled = _Write(command, before, events)
+            written = self._send(self._unsettled, at)
+            if written is not None:
+                return written
+        raise contended(command.run_id, self.record)
 
-    def _send(self, write: _Write, at: Instant) -> RunRecord:
+    def _send(self, write: _Write, at: Instant) -> RunRecord | None:
+        """The record after the write; None: another process of this holder was first."""
         patience = max(0.05, self._trusted_until - at.ticks)
         try:
             done = self._engine.commit(write.before, write.events, self._guard, at, patience)
         except RunStoreError as error:
             if error.code == RUN_OUTCOME_UNKNOWN:
-                self._settle(write)
-                return self.record
+                return self.record if self._settle(write) else None
             self._unsettled = None
             raise
         self._unsettled = None
         if done is None:
-            raise self.lose(self._why(write))
+            self._catch_up(write)
+            return None
         record, reply = done
         self._record = record
         if record.lease is None:
@@ -197,25 +205,27 @@ class HolderWriter:
             return self.record
         return record
 
-    def _settle(self, write: _Write) -> None:
-        """Learn the fate of a write whose reply never came; raises if it cannot be learnt.
+    def _settle(self, write: _Write) -> bool:
+        """Whether a write whose reply never came has landed; raises if it cannot be learnt.
 
         That my event is not there proves nothing while the old transaction may still commit. Proof
         of absence is that my retry at the same expected version succeeded, or that the version
         moved past it without my command.
         """
         try:
-            settled = any(self._is_settled(write) for _ in range(SETTLE_TRIES))
+            for _ in range(SETTLE_TRIES):
+                landed = self._find_out(write)
+                if landed is not None:
+                    self._unsettled = None
+                    return landed
         except RunStoreError as error:
             # "Nothing was written" is said of the asking; the write itself stays open.
             if error.code != RUN_STORE_UNAVAILABLE:
                 raise
-            settled = False
-        if not settled:
-            raise unknown_outcome(write.before.run_id, write.command_id)
-        self._unsettled = None
+        raise unknown_outcome(write.before.run_id, write.command.command_id)
 
-    def _is_settled(self, write: _Write) -> bool:
+    def _find_out(self, write: _Write) -> bool | None:
+        """Whether the write has landed, if need be by sending it again; None: not known yet."""
         if self._has_landed(write):
             return True
         stored, _now = self._engine.read(write.before.run_id)
@@ -224,16 +234,17 @@ class HolderWriter:
             if self._has_landed(write):
                 return True
             self._unsettled = None
-            raise self.lose(self._why(write))
+            self._catch_up(write)
+            return False
         at = self._engine.instant()
         try:
             done = self._engine.commit(write.before, write.events, self._guard, at)
         except RunStoreError as error:
             if error.code != RUN_OUTCOME_UNKNOWN:
                 raise
-            return False
+            return None
         if done is None:
-            return False
+            return None
         self._record, reply = done
         self.believe(reply, at)
         if self._record.lease is None:
@@ -243,7 +254,7 @@ class HolderWriter:
     def _has_landed(self, write: _Write) -> bool:
         """Whether the write's events are there; then its record is this holder's."""
         before = write.before
-        written = self._engine.written_by(write.command_id, before.run_id, before.version)
+        written = self._engine.written_by(write.command.command_id, before.run_id, before.version)
         record = fold(before, written)
         if not written or record is None:
             return False
@@ -254,19 +265,31 @@ class HolderWriter:
 
     # Losing.
 
-    def _why(self, write: _Write) -> RunStoreError:
-        """Why the store refused this write."""
+    def _catch_up(self, write: _Write) -> None:
+        """After a refused write: know what another process wrote under this very grant, or lose.
+
+        Token, owner and time name the grant. The token alone does not: a store that was restored
+        without raising the epoch can hand the same one out again.
+        """
         stored, now = self._engine.read(write.before.run_id)
         error = self._loss(stored, write.before.version, now)
         if error is not None:
-            return error
-        return RunStoreError(
-            RUN_CONFLICT,
-            "unexpected_version",
-            f"run {write.before.run_id!r}: version {write.before.version} was expected, and "
-            f"somebody wrote another under token {self.token}",
-            record=stored,
-        )
+            raise self.lose(error)
+        assert stored is not None  # or else it was rewound
+        assert stored.lease is not None  # or else it was released
+        grant = (stored.lease.owner, stored.lease.acquired_at)
+        if stored.version == write.before.version or grant != (self.owner, self._granted_at):
+            raise self.lose(
+                RunStoreError(
+                    RUN_CONFLICT,
+                    "unexpected_version",
+                    f"run {write.before.run_id!r}: version {write.before.version} was expected, "
+                    f"and somebody wrote another under token {self.token}",
+                    record=stored,
+                )
+            )
+        self._record = stored
+        self._deadline = max(self._deadline, stored.lease.expires_at)
 
     def _loss(
         self, stored: RunRecord | None, known_version: int, now: datetime

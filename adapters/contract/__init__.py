@@ -46,6 +46,7 @@ pytest.register_assert_rewrite(
     *(
         f"{__name__}.{topic}"
         for topic in (
+            "adopting",
             "appends",
             "between",
             "claims",
@@ -63,6 +64,7 @@ pytest.register_assert_rewrite(
     )
 )
 
+from .adopting import AdoptContract  # noqa: E402
 from .appends import AppendContract  # noqa: E402
 from .between import Between, LosesReplies  # noqa: E402
 from .claims import ClaimContract  # noqa: E402
@@ -78,6 +80,7 @@ from .sending import SendingContract  # noqa: E402
 from .tools import SteppedClock, StoreHooks, ledger_on  # noqa: E402
 
 __all__ = [
+    "AdoptContract",
     "AppendContract",
     "Between",
     "ClaimContract",
@@ -108,5 +111,6 @@ class RunStoreContract(
     LostReplyContract,
     DeliveryContract,
     SendingContract,
+    AdoptContract,
 ):
     """Everything a RunStore must do. Subclass it as `Test...` and hand in `make_store`."""
