@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -61,3 +64,22 @@ def opened_ledger(ctx: typer.Context) -> Iterator[RunLedger]:
     """
     with opened(ctx) as journal:
         yield journal.ledger(require="cross-process")
+
+
+def read_json(given: str, option: str) -> Any:
+    """The JSON value that an option names: inline, of an @FILE, or of stdin (-)."""
+    from ...domain.checks import refuse
+
+    try:
+        if given == "-":
+            text = sys.stdin.read()
+        elif given.startswith("@"):
+            text = Path(given[1:]).read_text(encoding="utf-8")
+        else:
+            text = given
+    except (OSError, ValueError) as error:  # no such file; not UTF-8; a NUL in the name
+        raise refuse("argument", f"{option} {given!r} cannot be read: {error}") from None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise refuse("argument", f"{option} is not JSON: {error}") from None

@@ -21,8 +21,14 @@ LEASE: Final = 5
 INTEGRITY: Final = 6
 UNAVAILABLE: Final = 7
 LEFT_BEHIND: Final = 8
+NOT_NOW: Final = 73
+GIVEN_UP: Final = 75
+NOT_EXECUTABLE: Final = 126
+NOT_FOUND_COMMAND: Final = 127
+HUNG_UP: Final = 129
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
+TERMINATED: Final = 143
 
 #: What each exit code tells a script; the help and docs/cli.md print this.
 EXITS: Final[dict[int, str]] = {
@@ -39,9 +45,21 @@ EXITS: Final[dict[int, str]] = {
     "RUN_OUTCOME_UNKNOWN",
     LEFT_BEHIND: "a worker ended and left a run to its lease's expiry, because the handler did not "
     "stop within --grace or the store was away",
+    NOT_NOW: "exec: the run cannot be had now: somebody else holds it, or it is not due yet",
+    GIVEN_UP: "exec: the lease was lost, and the command was ended",
+    NOT_EXECUTABLE: "exec: the command cannot be executed; the run was released",
+    NOT_FOUND_COMMAND: "exec: the command was not found; the run was released",
+    HUNG_UP: "exec: ended by SIGHUP; the run was released",
     INTERRUPTED: "interrupted by Ctrl-C",
     BROKEN_PIPE: "the reader of the output went away",
+    TERMINATED: "exec: ended by SIGTERM; the run was released",
 }
+
+#: Beside them: what a command that was run exits with.
+PASSED_ON: Final = (
+    "exec: as the command exited; 128 + n if signal n ended it. Only a line on stderr that begins "
+    "with `runjournal:` is from runjournal itself"
+)
 
 #: The exit code of every error code, read off the table above.
 EXIT_OF: Final[dict[str, int]] = {

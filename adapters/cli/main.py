@@ -15,21 +15,24 @@ import typer
 from typer.core import TyperGroup
 
 from . import (
+    checkpoint_command,
     delivery_commands,
     demo_command,
+    exec_command,
     migrate_command,
     operator_commands,
     reading_commands,
     worker_command,
 )
 from .context import DEFAULT_DB, DEFAULT_SCHEMA, Options
-from .exits import BROKEN_PIPE, EXITS, INTERRUPTED, OK, complain
+from .exits import BROKEN_PIPE, EXITS, INTERRUPTED, OK, PASSED_ON, complain
 
 #: Typer has been built on click and carries its own copy since; the base of the public class is
 #: the usage error in both.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
 
-_EPILOG = "Exit codes:\n\n" + "\n\n".join(f"{code:>3}  {text}" for code, text in EXITS.items())
+_CODES = "\n\n".join(f"{code:>3}  {text}" for code, text in EXITS.items())
+_EPILOG = f"Exit codes:\n\n{_CODES}\n\nany  {PASSED_ON}"
 
 
 class Commands(TyperGroup):
@@ -144,12 +147,14 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "resume": operator_commands.resume,
     "decide": operator_commands.decide,
     "worker": worker_command.worker,
+    "checkpoint": checkpoint_command.checkpoint,
     "migrate": migrate_command.migrate,
     "demo": demo_command.demo,
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name)(_command)
 app.add_typer(delivery_commands.deliveries, name="deliveries")
+app.command("exec", cls=exec_command.ExecCommand)(exec_command.exec_)
 
 
 def run() -> NoReturn:

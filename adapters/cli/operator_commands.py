@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .context import Actor, CommandId, RunId, opened_ledger, options
+from .context import Actor, CommandId, RunId, opened_ledger, options, read_json
 
 if TYPE_CHECKING:
     from ...domain.errors import RunStoreError
@@ -51,7 +48,7 @@ def start(
     """Create a run, queued for the next worker. Repeating it with the same arguments is safe."""
     arguments: dict[str, Any] = {
         "kind": kind,
-        "input": None if input_ is None else _read_input(input_),
+        "input": None if input_ is None else read_json(input_, "--input"),
         "labels": _labels(label or []),
         "delivery_ref": delivery_ref,
         "authority_ref": authority_ref,
@@ -124,23 +121,6 @@ def _refuse(message: str) -> RunStoreError:
     from ...domain.checks import refuse
 
     return refuse("argument", message)
-
-
-def _read_input(given: str) -> Any:
-    """The JSON value that --input names: inline, of a file, or of stdin."""
-    try:
-        if given == "-":
-            text = sys.stdin.read()
-        elif given.startswith("@"):
-            text = Path(given[1:]).read_text(encoding="utf-8")
-        else:
-            text = given
-    except (OSError, ValueError) as error:  # no such file; not UTF-8; a NUL in the name
-        raise _refuse(f"--input {given!r} cannot be read: {error}") from None
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise _refuse(f"--input is not JSON: {error}") from None
 
 
 def _labels(given: list[str]) -> dict[str, str]:
