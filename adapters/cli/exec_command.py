@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import shutil
 import signal
@@ -59,7 +60,7 @@ def exec_(
     run_id: RunId,
     command: Annotated[
         list[str],
-        typer.Argument(metavar="-- CMD ARGS...", help="The command to run, without a shell."),
+        typer.Argument(metavar="CMD", help="The command to run, and its arguments; after a --."),
     ],
     kind: Annotated[str | None, typer.Option(metavar="NAME", help="The kind of a new run.")] = None,
     input_: Annotated[
@@ -101,6 +102,8 @@ def exec_(
     back, not cancelled.
     """
     _fill_standard_files()
+    # Of a renewal that failed, and the like: told apart from what the command prints.
+    logging.basicConfig(format="runjournal: %(message)s")
     arguments: dict[str, Any] = {}
     if kind is not None:
         arguments["kind"] = kind
@@ -145,7 +148,7 @@ def _run(
         return SIGNALS[noted[0]]
     if done.record is None or done.why == "lost":
         if done.refused is None:
-            _say(f"run {lease.run_id!r}: the command was ended, for nobody vouched for its lease")
+            _say(f"run {lease.run_id!r}: its lease could not be renewed, so the command was ended")
         return GIVEN_UP
     return _code_of(done, done.record, command[0])
 

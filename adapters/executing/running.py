@@ -54,7 +54,7 @@ class Terms:
 class Done(NamedTuple):
     """How it ended: the child's ending, why, and the record that was written, if one was.
 
-    refused  why the end could not be written
+    refused  why the end could not be written, as far as it is known
     """
 
     ending: Ending
@@ -75,9 +75,11 @@ def run_command(
         printed = _Printed(child, terms.cleaned)
     finally:
         child.close()
-    if why == "lost" and not lease.held:
+    if why == "lost" and not ending.untrusted:
         return Done(ending, why, None, lease.lost)
     try:
+        if why == "lost":
+            lease.ensure_held()  # this process stood still: is the run still ours, and if not, why?
         record = _until_written(lease, lambda: _write_end(lease, ending, why, printed, terms))
     except RunStoreError as error:
         return Done(ending, why if why == "interrupted" else "lost", None, error)
@@ -156,7 +158,7 @@ def _write_end(
         # Also when it exited with 0: an observed stop is not a completion.
         return lease.release(reason="interrupted")
     if why == "lost":
-        return lease.release(reason="the lease could not be trusted for a while")
+        return lease.release(reason="exec stood still")
     if ending.exit_code == 0:
         return _complete(lease, printed)
     if ending.errno is not None:

@@ -15,7 +15,7 @@ import pytest
 import runjournal
 import typer
 from runjournal import Journal
-from runjournal.adapters.cli.exits import EXITS
+from runjournal.adapters.cli.exits import EXITS, PASSED_ON
 from runjournal.adapters.cli.main import app
 
 DOCS = (Path(runjournal.__file__).parent / "docs" / "cli.md").read_text(encoding="utf-8")
@@ -31,6 +31,7 @@ def test_help_answers_at_once(spawn: Callable[..., subprocess.Popen[str]]) -> No
         words = " ".join(text.split())
         for code, meaning in EXITS.items():
             assert f"{code} {meaning}" in words
+        assert f"any {PASSED_ON}" in words
     assert min(taken) < 0.5, taken
 
 
@@ -69,6 +70,7 @@ def test_every_command_has_help(cli: Any) -> None:
 def test_docs_list_the_exit_codes() -> None:
     rows = dict(re.findall(r"^\| (\d+) \| (.+) \|$", DOCS, re.MULTILINE))
     assert rows == {str(code): meaning for code, meaning in EXITS.items()}
+    assert f"| any | {PASSED_ON} |" in DOCS
 
 
 def test_docs_name_every_command_and_option() -> None:

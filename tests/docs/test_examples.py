@@ -1,10 +1,11 @@
 """What the pages show, runs: Python blocks, console blocks, and the output beside them.
 
-The blocks of one page share a namespace and a temporary folder. A Python block that begins with
-`# file: NAME` is written to that file. Otherwise it is run, and what it prints must be what the
-`text` block right after it shows, or else the comments behind its `print` calls; `…` stands for
-anything. Console blocks are run line by line; output that is shown must be what is printed.
-`docs/cli.md` has a test of its own, and `sh` blocks are not run.
+The blocks of one page share a namespace and a temporary folder. A Python or `sh` block that begins
+with `# file: NAME` is written to that file. Other Python blocks are run, and what one prints must
+be what the `text` block right after it shows, or else the comments behind its `print` calls; `…`
+stands for anything. Console blocks are run line by line; output that is shown must be what is
+printed.
+`docs/cli.md` has a test of its own, and other `sh` blocks are not run.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     found = list(blocks(page))
     for block, after in zip(found, [*found[1:], None], strict=True):
         where = f"{page.name}:{block.line}"
-        if block.language == "python" and block.text.startswith("# file: "):
+        if block.language in ("python", "sh") and block.text.startswith("# file: "):
             name = block.text.splitlines()[0].removeprefix("# file: ")
             (tmp_path / name).write_text(block.text, encoding="utf-8")
         elif block.language == "python":
