@@ -8,16 +8,18 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import urlsplit
 
 import typer
 from typer.core import TyperCommand
 
+from ..masking import mask
 from .context import DEFAULT_DB, Options, RunId, opened, options, read_json
 from .exits import (
     GIVEN_UP,
@@ -29,7 +31,6 @@ from .exits import (
     OK,
     TERMINATED,
     complain,
-    mask,
     one_line,
 )
 
@@ -120,7 +121,9 @@ def exec_(
     grace = 0.0 if grace == 0 else check_seconds(grace, "--grace")
     with opened(ctx) as journal, _noted_signal() as noted:
         ledger = journal.ledger(owner, ttl, require="cross-process")
-        terms = Terms(grace, max_attempts, lambda: bool(noted), mask, journal.store.now)
+        terms = Terms(
+            grace, max_attempts, lambda: bool(noted), _hider(options(ctx)), journal.store.now
+        )
         try:
             lease = take(journal, ledger, Wanted(run_id, arguments), patience, terms.interrupted)
         except NotTaken as reason:
@@ -188,6 +191,20 @@ def _environment(given: Options, lease: RunLeaseHandle) -> dict[str, str]:
         "RUNJOURNAL_SCHEMA": given.schema,
         "RUNJOURNAL_POOLER": "1" if given.pooler else "0",
     }
+
+
+def _hider(given: Options) -> Callable[[str], str]:
+    """Takes the password out of what a command printed that shows its environment, as `env` does.
+
+    The address is what we have put there. For everything else it is the command's own result.
+    """
+    try:
+        password = urlsplit(given.db or "").password
+    except ValueError:  # no address: opening the journal says so
+        password = None
+    if not password:
+        return str
+    return lambda text: text.replace(f"{password}@", "***@")
 
 
 def _patience(wait: float) -> float:

@@ -19,6 +19,7 @@ from ...domain.errors import RUN_LIMIT_EXCEEDED, RunStoreError
 from ...domain.lease import RunLeaseHandle
 from ...domain.record import RunRecord
 from ..clocks import ticks
+from ..masking import mask
 from .child import LOOK_EVERY, TAIL, Child, Ending
 
 #: Seconds that output may still take to be passed on when the lease is lost.
@@ -40,14 +41,14 @@ class Terms:
     grace         seconds between SIGTERM and SIGKILL when it has to end
     max_attempts  how often it may fail before the run has failed
     interrupted   whether a signal has come that asks for a detach
-    cleaned       makes what the command printed fit to be stored: without credentials
+    hide          takes the journal's own credentials out of what the command printed
     now           the store's clock
     """
 
     grace: float
     max_attempts: int
     interrupted: Callable[[], bool]
-    cleaned: Callable[[str], str]
+    hide: Callable[[str], str]
     now: Callable[[], datetime]
 
 
@@ -72,7 +73,7 @@ def run_command(
     child = Child(argv, given, folder, terms.grace, ticks() + lease.trusted_for)
     try:
         ending, why = _watch(child, lease, terms.interrupted)
-        printed = _Printed(child, terms.cleaned)
+        printed = _Printed(child, terms.hide)
     finally:
         child.close()
     if why == "lost" and not ending.untrusted:
@@ -128,10 +129,10 @@ def _watch(
 class _Printed:
     """The last words of a command, as they are stored."""
 
-    def __init__(self, child: Child, cleaned: Callable[[str], str]) -> None:
-        self.output = cleaned(_text(child.stdout.tail))
+    def __init__(self, child: Child, hide: Callable[[str], str]) -> None:
+        self.output = hide(_text(child.stdout.tail))
         self.truncated = child.stdout.truncated
-        errors = _readable(cleaned(_text(child.stderr.tail))).strip()
+        errors = _readable(mask(hide(_text(child.stderr.tail)))).strip()
         cut = len(errors) > MESSAGE or child.stderr.truncated
         self.errors = f"…{errors[-MESSAGE:]}" if cut else errors
 
