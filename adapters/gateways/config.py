@@ -22,7 +22,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ...domain.checks import check_delivery_ref, refuse, shown
+from ...domain.checks import check_delivery_ref, readable, refuse, shown
 from ...domain.credentials import looks_like_credentials
 from ...domain.errors import RunStoreError
 from ...domain.gateway import DeliveryGateway
@@ -85,7 +85,7 @@ class WebhookTable(_Table):
             raise refuse("argument", "url has a secret in it: name its variable in url_env")
         for name in self.headers:
             if _is_for_credentials(name):
-                raise refuse("argument", f"headers.{shown(name)}: name its variable in headers_env")
+                raise refuse("argument", f"headers: {shown(name)} belongs in headers_env")
         from_env = {h: _variable(v, f"headers_env.{h}") for h, v in self.headers_env.items()}
         return WebhookGateway(
             self.url or _variable(self.url_env or "", "url_env"),
@@ -175,7 +175,7 @@ def _table(given: Any) -> _Table:
         first = error.errors(include_url=False, include_input=False)[0]
         unknown = first["type"] == "extra_forbidden"
         why = "there is no such key" if unknown else first["msg"].lower()
-        raise refuse("argument", f"{shown(first['loc'][0])}: {why}") from None
+        raise refuse("argument", f"{readable(first['loc'][0], 80)}: {why}") from None
 
 
 def _list(given: str | list[str] | None) -> list[str]:

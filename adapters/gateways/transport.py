@@ -1,9 +1,11 @@
 """One HTTP request on a connection of its own, with one deadline over all of it.
 
-An httpx transport. httpx's own gives each read its time-out anew, so that a receiver that sends a
-byte now and then holds its caller for ever; and it looks a host up where nobody can look at the
-address. A connection is not kept: one that the receiver closes just when it is used again would
-make an ambiguous delivery out of a plain one.
+An httpx transport on h11. httpx's own gives each read its time-out anew, so that a receiver that
+sends a byte now and then holds its caller for ever. It looks a host up where nobody can look at
+the address. And it logs the headers of answers, where a redirect repeats the whole URL.
+
+A connection is not kept: one that the receiver closes just when it is used again would make an
+ambiguous delivery out of a plain one.
 """
 
 from __future__ import annotations
@@ -11,14 +13,15 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
-import httpcore
+import h11
 import httpx
 
 from .addresses import AddressRefused, Deadline, connect
 
-_HTTPCORE_ERRORS = (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError)
+#: The most that the head of an answer may have.
+_HEADER_BYTES = 65_536
 
 
 class Transport(httpx.BaseTransport):
@@ -29,8 +32,8 @@ class Transport(httpx.BaseTransport):
     allow_private    whether addresses that are not public may be connected to
     ssl_context      for https
 
-    Raises AddressRefused; httpx.ConnectError or httpx.ConnectTimeout before a byte of the request
-    was sent; httpx.ReadTimeout or httpx.ReadError after that. Their texts name no path.
+    Raises AddressRefused, or httpx's ConnectError or ConnectTimeout, before a byte of the request
+    was sent; ReadTimeout, ReadError or RemoteProtocolError after that. Their texts name no path.
     """
 
     def __init__(
@@ -50,23 +53,16 @@ class Transport(httpx.BaseTransport):
         url = request.url
         port = url.port or (443 if url.scheme == "https" else 80)
         deadline = Deadline(self._timeout)
-        connection = self._connect(url, port)
-        exchange = httpcore.HTTP11Connection(
-            origin=httpcore.Origin(url.raw_scheme, url.raw_host, port),
-            stream=_Stream(connection, deadline),
+        exchange = _Exchange(self._connect(url, port), deadline)
+        try:
+            exchange.send(request)
+            answer = exchange.receive()
+        except BaseException:
+            exchange.close()
+            raise
+        return httpx.Response(
+            answer.status_code, headers=list(answer.headers), stream=_Body(exchange)
         )
-        with _translated():
-            answer = exchange.handle_request(
-                httpcore.Request(
-                    request.method,
-                    httpcore.URL(
-                        scheme=url.raw_scheme, host=url.raw_host, port=port, target=url.raw_path
-                    ),
-                    headers=request.headers.raw,
-                    content=request.stream,
-                )
-            )
-        return httpx.Response(answer.status, headers=answer.headers, stream=_Body(answer, exchange))
 
     def _connect(self, url: httpx.URL, port: int) -> socket.socket:
         host = url.raw_host.decode()
@@ -99,32 +95,62 @@ def _reason(error: OSError | ValueError) -> str:
     return type(error).__name__
 
 
-class _Stream(httpcore.NetworkStream):
-    """A connected socket, all of whose waits end at the deadline."""
+class _Exchange:
+    """One request and its answer on a connected socket, all of whose waits end at the deadline."""
 
     def __init__(self, connection: socket.socket, deadline: Deadline) -> None:
         self._connection = connection
         self._deadline = deadline
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEADER_BYTES)
 
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        try:
+    def send(self, request: httpx.Request) -> None:
+        with _translated():
+            data = b"".join(
+                self._http.send(event) or b""
+                for event in (
+                    h11.Request(
+                        method=request.method,
+                        target=request.url.raw_path,
+                        headers=request.headers.raw,
+                    ),
+                    h11.Data(data=request.content),
+                    h11.EndOfMessage(),
+                )
+            )
+            try:
+                self._send_all(memoryview(data))
+            except TimeoutError:
+                raise
+            except OSError:
+                # A receiver may refuse a request, and close, before it has read all of it: what
+                # it has answered is still to be read.
+                pass
+
+    def _send_all(self, left: memoryview) -> None:
+        while left:
             self._connection.settimeout(self._deadline.left())
-            return self._connection.recv(max_bytes)
-        except TimeoutError as error:
-            raise httpcore.ReadTimeout from error
-        except OSError as error:
-            raise httpcore.ReadError(type(error).__name__) from error
+            left = left[self._connection.send(left) :]
 
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        left = memoryview(buffer)
-        try:
-            while left:
-                self._connection.settimeout(self._deadline.left())
-                left = left[self._connection.send(left) :]
-        except TimeoutError as error:
-            raise httpcore.WriteTimeout from error
-        except OSError as error:
-            raise httpcore.WriteError(type(error).__name__) from error
+    def receive(self) -> h11.Response:
+        """The head of the answer; what comes before it (100, 103) tells nothing."""
+        with _translated():
+            while True:
+                event = self._next_event()
+                if isinstance(event, h11.Response):
+                    return event
+
+    def body(self) -> Iterator[bytes]:
+        with _translated():
+            while isinstance(event := self._next_event(), h11.Data):
+                yield bytes(event.data)
+
+    def _next_event(self) -> object:
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            self._connection.settimeout(self._deadline.left())
+            self._http.receive_data(self._connection.recv(65536))
+        if event is h11.PAUSED:  # it goes on in another protocol, uninvited
+            raise h11.RemoteProtocolError("no HTTP any more")
+        return event
 
     def close(self) -> None:
         self._connection.close()
@@ -133,17 +159,13 @@ class _Stream(httpcore.NetworkStream):
 class _Body(httpx.SyncByteStream):
     """An answer's body, as it comes; closing it closes the connection."""
 
-    def __init__(self, answer: httpcore.Response, exchange: httpcore.HTTP11Connection) -> None:
-        self._answer = answer
+    def __init__(self, exchange: _Exchange) -> None:
         self._exchange = exchange
 
     def __iter__(self) -> Iterator[bytes]:
-        with _translated():
-            yield from self._answer.iter_stream()
+        return self._exchange.body()
 
     def close(self) -> None:
-        with suppress(*_HTTPCORE_ERRORS):
-            self._answer.close()
         self._exchange.close()
 
 
@@ -152,9 +174,9 @@ def _translated() -> Iterator[None]:
     """What breaks once a request is on its way, in httpx's words."""
     try:
         yield
-    except httpcore.TimeoutException as error:
+    except TimeoutError as error:
         raise httpx.ReadTimeout("no answer in time") from error
-    except httpcore.ProtocolError as error:
-        raise httpx.RemoteProtocolError("no HTTP answer") from error
-    except httpcore.NetworkError as error:
+    except OSError as error:
         raise httpx.ReadError("the connection broke") from error
+    except h11.RemoteProtocolError as error:
+        raise httpx.RemoteProtocolError("no HTTP answer") from error

@@ -35,7 +35,6 @@ from .encoding import encoded
 from .signature import SIGNATURE_HEADER, TIMESTAMP_HEADER, Secret, check_secrets, signature
 
 try:
-    import httpcore
     import httpx
 except ImportError as missing:
     raise refuse(
@@ -80,7 +79,7 @@ class WebhookGateway:
     allow_private    deliver also to addresses that are not public: loopback, private networks,
                      link-local and so on
     ssl_context      for a receiver whose certificate is of a private authority, or that wants one
-                     of ours; the system's and certifi's authorities if it is not given
+                     of ours; certifi's authorities if it is not given, as httpx has it
     transport        an httpx transport to send through instead, such as one with a proxy. The
                      deadline over the whole exchange and the check of addresses are then its own
 
@@ -113,7 +112,10 @@ class WebhookGateway:
         steps = {"connect": connecting, "read": total, "write": total, "pool": connecting}
         self._extensions = {"timeout": steps}
         self._transport = transport or Transport(
-            total, connecting, allow_private, ssl_context or httpcore.default_ssl_context()
+            total,
+            connecting,
+            allow_private,
+            ssl_context or httpx.create_ssl_context(trust_env=False),
         )
 
     def __repr__(self) -> str:
@@ -192,8 +194,9 @@ def retry_after(value: str | None) -> float | None:
 def _finish(answer: httpx.Response) -> None:
     """Let the receiver say what else it has to say, within bounds; the delivery is decided."""
     read = 0
+    assert isinstance(answer.stream, httpx.SyncByteStream)
     with suppress(httpx.TransportError):
-        for chunk in answer.iter_raw():
+        for chunk in answer.stream:
             read += len(chunk)
             if read >= _BODY_BYTES:
                 break
