@@ -76,17 +76,24 @@ def connect(host: str, port: int, deadline: Deadline, allow_private: bool) -> so
         raise AddressRefused(f"{host} is at {targets[0].address[0]}, which is no public address")
     failure: OSError = OSError("no address")
     for number, target in enumerate(allowed):
-        connection = socket.socket(target.family, socket.SOCK_STREAM)
         try:
             # Each gets its share of the time: a dead address shall not use up all of it.
-            connection.settimeout(deadline.left() / (len(allowed) - number))
-            connection.connect(target.address)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return connection
-        except OSError as error:
-            connection.close()
+            return _connect(target, deadline.left() / (len(allowed) - number))
+        except OSError as error:  # also of a family that this host does not have
             failure = error
     raise failure
+
+
+def _connect(target: Target, seconds: float) -> socket.socket:
+    connection = socket.socket(target.family, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(seconds)
+        connection.connect(target.address)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _look_up(host: str, port: int, deadline: Deadline) -> list[Target]:

@@ -40,12 +40,14 @@ class JsonLinesGateway:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        try:
+            name = os.fsencode(path) if isinstance(path, str | os.PathLike) else b""
+        except ValueError:  # a lone surrogate
+            name = b""
+        if not name or b"\0" in name:
             raise refuse("argument", f"path must name a file, not {shown(path)}")
-        if "\0" in os.fspath(path):
-            raise refuse("argument", "path has a NUL in it")
         # Absolute at once: the process may change its working directory.
-        self._path = None if path == "-" else Path(path).absolute()
+        self._path = None if name == b"-" else Path(os.fsdecode(name)).absolute()
 
     def deliver(self, request: DeliveryRequest) -> None:
         """Append the line.

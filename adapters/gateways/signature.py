@@ -52,7 +52,7 @@ def _digest(secret: bytes, timestamp: str, body: bytes) -> str:
 
 
 def verify_signature(
-    body: bytes,
+    body: bytes | bytearray | memoryview,
     headers: Headers,
     secrets: Secret | list[Secret] | tuple[Secret, ...],
     tolerance: float = 300.0,
@@ -70,9 +70,11 @@ def verify_signature(
     False whatever is wrong with the request. A request that is received twice within the
     tolerance passes twice: tell repetitions by their `Idempotency-Key`.
 
-    Raises RUN_VALIDATION_ERROR / argument for a secret that is empty or no text, or a tolerance
-    that is not positive.
+    Raises RUN_VALIDATION_ERROR / argument for a secret that is empty or no text, a body that is
+    not bytes (one that was parsed and written anew is another), or a tolerance not above 0.
     """
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise refuse("argument", f"body must be bytes, not a {type(body).__name__}")
     known = check_secrets(secrets)
     limit = check_seconds(tolerance, "tolerance")
     timestamp = _only(headers, TIMESTAMP_HEADER)

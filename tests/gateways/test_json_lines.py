@@ -164,7 +164,7 @@ def test_files_that_cannot_be_appended_to_are_failures(
     assert held.read_bytes() == b""
 
 
-@pytest.mark.parametrize("path", ["", None, 5, "a\0b"])
+@pytest.mark.parametrize("path", ["", None, 5, b"x", "a\0b", "a\ud800"])
 def test_what_names_no_file_is_refused(path: Any) -> None:
     with pytest.raises(RunStoreError, match="path"):
         JsonLinesGateway(path)
@@ -185,11 +185,12 @@ for _ in range(int(sys.argv[1])):
 
 
 def test_stdout_gets_whole_lines_in_utf8_behind_what_was_printed() -> None:
+    buffered = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
     done = subprocess.run(
         [sys.executable, "-c", PRINTING, "2", "before "],
         capture_output=True,
         check=True,
-        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        env=buffered | {"PYTHONIOENCODING": "ascii"},
     )
     assert done.stdout.startswith(b"before {")
     first, second = done.stdout.removeprefix(b"before ").splitlines()

@@ -74,6 +74,11 @@ def test_a_secret_that_is_none_is_refused(secrets: Any) -> None:
         verify(signed(), secrets)
 
 
+def test_a_body_that_was_decoded_is_refused() -> None:
+    with pytest.raises(RunStoreError, match="body must be bytes"):
+        verify(signed(), body=BODY.decode())  # type: ignore[arg-type]
+
+
 @given(st.binary(), st.dictionaries(st.text() | st.binary(), st.text() | st.binary()), st.text())
 def test_what_strangers_send_is_false_and_never_an_error(
     body: bytes, headers: dict[Any, Any], value: str

@@ -105,11 +105,9 @@ def test_no_credential_in_errors_or_logs(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     texts = []
-    urls = [
-        receiver.url,
-        answering(lambda c: c.recv(65536)),
-        "http://127.0.0.1:1" + receiver.url[22:],
-    ]
+    receiver.headers = {"Location": receiver.url}
+    path = receiver.url.split("/", 3)[3]
+    urls = [receiver.url, answering(lambda c: c.recv(65536)), f"http://127.0.0.1:1/{path}"]
     for url in urls:
         for status in (204, 302, 404, 503):
             receiver.status = status
