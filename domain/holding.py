@@ -88,7 +88,7 @@ def save_checkpoint(record: RunRecord | None, command: c.SaveCheckpoint, now: da
 
 
 def suspend(record: RunRecord | None, command: c.Suspend, now: datetime) -> Events:
-    if record and _mine(record, command) and record.status is Status.SUSPENDED:
+    if record and _mine(record, command) and _waits_as_asked(record, command):
         return ()
     record = _held(record, command, now)
     return (
@@ -97,6 +97,15 @@ def suspend(record: RunRecord | None, command: c.Suspend, now: datetime) -> Even
             pending_approval_ids=command.pending_approval_ids,
             resume_when_decided=command.resume_when_decided,
         ),
+    )
+
+
+def _waits_as_asked(record: RunRecord, command: c.Suspend) -> bool:
+    """Another question than the one that was written must not be dropped without a word."""
+    return (
+        record.suspension is not None
+        and record.suspension.resume_when_decided == command.resume_when_decided
+        and set(record.approvals) == set(command.pending_approval_ids)
     )
 
 

@@ -181,8 +181,14 @@ class RunLeaseHandle:
     ) -> RunRecord:
         """Let go of the run until decisions arrive; nobody needs to stay alive for it.
 
-        With `resume_when_decided` the last decision queues the run by itself; otherwise
-        `request_resume` or `restore` does. Repeating it converges. Raises as save_checkpoint does.
+        pending_approval_ids  what to decide; `record.approvals` will have the answers. Each
+                              suspension begins a new set
+        resume_when_decided   the last decision queues the run by itself; otherwise
+                              `request_resume` or `restore` does
+
+        Repeating it converges. Once the run is suspended, other arguments are RUN_LEASE_LOST /
+        released: the lease was given back. Raises as save_checkpoint does, and
+        RUN_LIMIT_EXCEEDED / approvals.
         """
         pending = check_identifiers(pending_approval_ids, "approval id")
         if resume_when_decided and not pending:

@@ -14,6 +14,7 @@ from ...domain.errors import (
     RUN_CONFLICT,
     RUN_INVALID_TRANSITION,
     RUN_LEASE_HELD,
+    RUN_LEASE_LOST,
     RUN_NOT_FOUND,
     RUN_SUSPENDED,
     RUN_VALIDATION_ERROR,
@@ -102,6 +103,17 @@ class LifecycleContract(StoreHooks):
         with refused(RUN_SUSPENDED, "suspended"):
             ledger.acquire("run")
         assert ledger.claim() is None
+        assert trace(store) == before
+
+    def test_suspending_otherwise_is_refused(self, store: RunStore, clock: SteppedClock) -> None:
+        """A second question is not dropped as if it were the first one again."""
+        handle = ledger_on(store, clock).acquire("run")
+        handle.suspend(["budget", "legal"])
+        assert handle.suspend(["legal", "budget"]) == stored(store)
+        before = trace(store)
+        for pending, resume_when_decided in ((["taste"], False), (["budget", "legal"], True)):
+            with refused(RUN_LEASE_LOST, "released"):
+                handle.suspend(pending, resume_when_decided)
         assert trace(store) == before
 
     def test_resumed_run_can_be_acquired(self, store: RunStore, clock: SteppedClock) -> None:
