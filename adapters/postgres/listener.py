@@ -34,6 +34,7 @@ class Listener:
         self.connects = 0
         self._database = database
         self._heard = 0
+        self._seen = threading.local()
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -50,8 +51,12 @@ class Listener:
                     target=self._run, name="runjournal-listener", daemon=True
                 )
                 self._thread.start()
-            before = self._heard
-            return self._changed.wait_for(lambda: self._heard != before, timeout)
+            # Since this thread's last wait, not since now: what was told between its look for work
+            # and this call would else be slept through.
+            before = getattr(self._seen, "count", self._heard)
+            heard = self._changed.wait_for(lambda: self._heard != before, timeout)
+            self._seen.count = self._heard
+            return heard
 
     def close(self) -> None:
         """End the thread and its connection."""

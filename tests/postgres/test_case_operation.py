@@ -43,8 +43,7 @@ def test_case_59_lost_notification_channel(
         open_journal(proxy.url) as worker,
     ):
         listener: Any = worker.store.listener  # type: ignore[attr-defined]
-        worker.wait_for_work(0.01)
-        wait_until(lambda: listener.connects == 1)
+        wait_until(lambda: worker.wait_for_work(0.05))  # it is told once, when it begins to listen
         proxy.fall_silent()
         for n in range(3):
             host.ledger().start(f"run-{n}")

@@ -63,6 +63,46 @@ def test_release_and_resume_wake_and_checkpoints_do_not(postgres_url: str) -> No
         assert told() == 1
 
 
+def test_last_decision_wakes_a_waiting_worker(
+    postgres_url: str, wait_until: Callable[[Callable[[], Any]], None]
+) -> None:
+    """The last one and no other."""
+    with (
+        open_journal(postgres_url, notify=True) as deciders,
+        open_journal(postgres_url) as worker,
+    ):
+        ledger = deciders.ledger()
+        ledger.acquire("run").suspend(["a", "b"], resume_when_decided=True)
+        wait_until(lambda: worker.wait_for_work(0.05))  # it is told once, when it begins to listen
+        woken: list[bool] = []
+        waiter = threading.Thread(target=lambda: woken.append(worker.wait_for_work(LONG)))
+        waiter.start()
+        ledger.record_decision("run", "a", "yes")
+        waiter.join(0.3)
+        assert waiter.is_alive()
+        ledger.record_decision("run", "b", "yes")
+        waiter.join(LONG / 2)
+        assert woken == [True]
+        lease = worker.ledger().claim()
+        assert lease is not None
+        assert lease.record.approvals == {"a": "yes", "b": "yes"}
+
+
+def test_what_is_told_between_look_and_wait_is_not_slept_through(
+    postgres_url: str, wait_until: Callable[[Callable[[], Any]], None]
+) -> None:
+    with open_journal(postgres_url, notify=True) as journal:
+        wait_until(lambda: journal.wait_for_work(0.05))
+        assert journal.ledger().claim() is None
+        other = waiting(journal, LONG, [])
+        while other.is_alive():  # once the other thread was told, the journal has heard of it
+            journal.ledger().start(f"run-{time.monotonic_ns()}")
+            other.join(0.05)
+        begin = time.monotonic()
+        assert journal.wait_for_work(LONG)
+        assert time.monotonic() - begin < LONG / 2
+
+
 def test_journal_that_does_not_notify_says_nothing(postgres_url: str) -> None:
     with (
         open_journal(postgres_url) as journal,
