@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -67,11 +67,14 @@ def moment(at: datetime | None) -> str:
     return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03}Z"
 
 
-def print_records(records: Iterable[RunRecord]) -> None:
-    """One row per run."""
+def print_records(records: Sequence[RunRecord]) -> None:
+    """One row per run; if any is suspended, with what it waits for."""
     table = Table(box=None, pad_edge=False, header_style="bold")
+    some_wait = any(r.suspension for r in records)
     for title in ("RUN", "KIND", "STATUS", "VERSION", "ATTEMPT", "TOKEN", "HOLDER", "UPDATED"):
         table.add_column(title, no_wrap=title == "UPDATED")
+    if some_wait:
+        table.add_column("WAITS FOR")
     for r in records:
         table.add_row(
             cell(r.run_id),
@@ -82,6 +85,7 @@ def print_records(records: Iterable[RunRecord]) -> None:
             cell(r.fencing_token),
             cell(r.lease.owner if r.lease else None),
             cell(moment(r.updated_at)),
+            *([cell(_waits_for(r))] if some_wait else []),
         )
     console().print(table)
 
@@ -116,7 +120,7 @@ def _fields(r: RunRecord) -> Iterable[tuple[str, object]]:
         yield "outcome", r.outcome.code + (f": {r.outcome.message}" if r.outcome.message else "")
     if r.suspension:
         yield "suspended", moment(r.suspension.suspended_at)
-        yield "waits for", ", ".join(r.suspension.pending_approval_ids)
+        yield "waits for", _waits_for(r)
     yield "approvals", _pairs(r.approvals)
     yield "labels", _pairs(r.labels)
     yield "delivery ref", r.delivery_ref
@@ -128,6 +132,12 @@ def _fields(r: RunRecord) -> Iterable[tuple[str, object]]:
     yield "created", moment(r.created_at)
     yield "updated", moment(r.updated_at)
     yield "ended", moment(r.ended_at)
+
+
+def _waits_for(record: RunRecord) -> str | None:
+    if record.suspension is None:
+        return None
+    return ", ".join(record.suspension.pending_approval_ids) or "a resume"
 
 
 def _pairs(pairs: dict[str, Any]) -> str:

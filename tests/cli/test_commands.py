@@ -78,6 +78,23 @@ def test_list_filters_and_pages(cli: Any) -> None:
     ]
 
 
+def test_list_shows_who_waits_for_what(cli: Any, journal: Journal) -> None:
+    ledger = journal.ledger()
+    for run_id, pending in (("a", ["boss", "bank"]), ("b", [])):
+        ledger.acquire(run_id).suspend(pending)
+    ledger.start("c")
+    assert "WAITS FOR" not in cli("list", "--status", "queued")
+    rows = [row.rstrip() for row in cli("list").splitlines()]
+    assert rows[0].endswith("WAITS FOR")
+    assert rows[1].endswith("boss, bank")
+    assert rows[2].endswith("a resume")
+    cli("decide", "a", "boss", "yes")
+    assert cli("list", "--status", "suspended").splitlines()[1].rstrip().endswith("Z  bank")
+    cli("decide", "a", "bank", "no")
+    (row,) = (line for line in cli("show", "a").splitlines() if line.startswith("waits for"))
+    assert row.rstrip().endswith("  a resume")
+
+
 def test_the_parser_knows_every_status() -> None:
     assert list(get_args(Status)) == [str(s) for s in RunLifecycleStatus]
 
