@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
 import pytest
 from runjournal import Journal, RunStoreError, open_journal
+
+from .servers import Until, Watcher
 
 
 @pytest.fixture
@@ -80,6 +83,22 @@ def test_other_commands_too(journal: Journal, host: Any) -> None:
     after = journal.get("order-1")
     assert after is not None
     assert (after.status, after.version) == ("cancelled", before.version + 3)
+
+
+def test_two_transactions_decide_at_once(
+    journal: Journal, host: Any, watcher: Watcher, wait_until: Until
+) -> None:
+    """The second one waits for the first, and decides on what it left."""
+    journal.ledger().acquire("order-1").suspend(["a", "b"], resume_when_decided=True)
+    journal.in_transaction(host).record_decision("order-1", "a", "yes")
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(journal.ledger().record_decision, "order-1", "b", "yes")
+        wait_until(lambda: watcher.waiting() == 1)
+        host.commit()
+        assert second.result(30).approvals == {"a": "yes", "b": "yes"}
+    lease = journal.ledger().claim()
+    assert lease is not None
+    assert lease.record.approvals == {"a": "yes", "b": "yes"}
 
 
 def test_lost_race_under_repeatable_read_is_typed(journal: Journal, host: Any) -> None:
