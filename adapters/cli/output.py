@@ -71,10 +71,11 @@ def print_records(records: Sequence[RunRecord]) -> None:
     """One row per run; if any is suspended, with what it waits for."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     some_wait = any(r.suspension for r in records)
-    for title in ("RUN", "KIND", "STATUS", "VERSION", "ATTEMPT", "TOKEN", "HOLDER", "UPDATED"):
-        table.add_column(title, no_wrap=title == "UPDATED")
+    for title in ("RUN", "KIND", "STATUS", "VERSION", "ATTEMPT", "TOKEN", "HOLDER"):
+        table.add_column(title)
     if some_wait:
         table.add_column("WAITS FOR")
+    table.add_column("UPDATED", no_wrap=True)
     for r in records:
         table.add_row(
             cell(r.run_id),
@@ -84,8 +85,8 @@ def print_records(records: Sequence[RunRecord]) -> None:
             cell(r.attempt),
             cell(r.fencing_token),
             cell(r.lease.owner if r.lease else None),
-            cell(moment(r.updated_at)),
             *([cell(_waits_for(r))] if some_wait else []),
+            cell(moment(r.updated_at)),
         )
     console().print(table)
 

@@ -84,12 +84,12 @@ def test_list_shows_who_waits_for_what(cli: Any, journal: Journal) -> None:
         ledger.acquire(run_id).suspend(pending)
     ledger.start("c")
     assert "WAITS FOR" not in cli("list", "--status", "queued")
-    rows = [row.rstrip() for row in cli("list").splitlines()]
-    assert rows[0].endswith("WAITS FOR")
-    assert rows[1].endswith("boss, bank")
-    assert rows[2].endswith("a resume")
+    head, *rows = cli("list").splitlines()
+    at = slice(head.index("WAITS FOR"), head.index("UPDATED"))
+    assert [row[at].strip() for row in rows] == ["boss, bank", "a resume", ""]
     cli("decide", "a", "boss", "yes")
-    assert cli("list", "--status", "suspended").splitlines()[1].rstrip().endswith("Z  bank")
+    head, row, _ = cli("list", "--status", "suspended").splitlines()
+    assert row[head.index("WAITS FOR") :].startswith("bank  ")
     cli("decide", "a", "bank", "no")
     (row,) = (line for line in cli("show", "a").splitlines() if line.startswith("waits for"))
     assert row.rstrip().endswith("  a resume")
