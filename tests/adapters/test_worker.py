@@ -176,7 +176,7 @@ def test_handler_that_saw_the_stop_may_still_complete(journal: Journal) -> None:
     assert record.status == "completed"
 
 
-def test_stubborn_handler_is_given_up_and_its_lease_left_to_expire(journal: Journal) -> None:
+def test_stubborn_handler_is_given_up_and_fenced(journal: Journal) -> None:
     let_go, late = threading.Event(), []
 
     def handler(ctx: WorkerContext) -> str:
