@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,8 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 #: One limit in bytes of UTF-8, far below every backend's own index limits.
 IDENTIFIER_BYTES = 255
+#: Characters of a name that one holder at a time may have.
+EXCLUSIVE_NAME = 60
 
 
 def refuse(reason: str, message: str) -> RunStoreError:
@@ -45,6 +48,16 @@ def check_identifier(value: Any, what: str) -> str:
         )
     if not value.isprintable() and any(unicodedata.category(c) == "Cc" for c in value):
         raise refuse("identifier", f"{what} {value[:80]!r} has a control character")
+    return value
+
+
+def check_plain_name(value: Any, what: str, most: int) -> str:
+    """A name that may be part of a file's or a table's name: a-z, 0-9 and _, from a letter on."""
+    if type(value) is not str or not re.fullmatch(rf"[a-z][a-z0-9_]{{0,{most - 1}}}", value):
+        raise refuse(
+            "identifier",
+            f"{what} must be 1 to {most} of a-z, 0-9 and _, from a letter on, not {shown(value)}",
+        )
     return value
 
 

@@ -120,6 +120,17 @@ class Attention(NamedTuple):
     reason: str
 
 
+class ExclusiveHold(Protocol):
+    """What `RunStore.exclusive` gives to the one who holds a name."""
+
+    def check(self) -> None:
+        """Raise RUN_STORE_UNAVAILABLE or RUN_CONFLICT / already_running if the hold was lost.
+
+        A long loop asks before each thing it writes.
+        """
+        ...
+
+
 class RunStore(DeliveryStore, Protocol):
     """Storage of streams, records and the outbox.
 
@@ -213,6 +224,17 @@ class RunStore(DeliveryStore, Protocol):
 
     def attention(self) -> list[Attention]:
         """The runs that were set aside, and those whose delivery was."""
+        ...
+
+    def exclusive(self, name: str) -> AbstractContextManager[ExclusiveHold]:
+        """Hold a name that nobody else may hold meanwhile, as far as `atomicity` reaches.
+
+        name  1 to 60 of a-z, 0-9 and _, from a letter on
+
+        Whoever comes second is refused at once: RUN_CONFLICT / already_running. The hold ends with
+        the block, and with the process however it ends. A store that cannot promise that refuses:
+        RUN_VALIDATION_ERROR / argument.
+        """
         ...
 
     def close(self) -> None:

@@ -18,6 +18,9 @@ and, for a store whose data outlive it (a must where it claims cross-process ato
         def spoil(self, store, run_id):
             ...  # damage the stored record of this run
 
+A store that can let a name have one holder at a time (`exclusive`) is also enrolled in
+`ExclusionContract`, or, where a second store can be opened on its data, in `FarExclusionContract`.
+
 Every test gets a new store from `make_store` and closes it.
 
 The tests work at the port (appends, guards, deadlines, renewals, claims, reading, the outbox) and
@@ -51,6 +54,7 @@ pytest.register_assert_rewrite(
             "between",
             "claims",
             "deliveries",
+            "exclusion",
             "holders",
             "leases",
             "lifecycle",
@@ -69,6 +73,7 @@ from .appends import AppendContract  # noqa: E402
 from .between import Between, LosesReplies  # noqa: E402
 from .claims import ClaimContract  # noqa: E402
 from .deliveries import DeliveryContract  # noqa: E402
+from .exclusion import ExclusionContract, FarExclusionContract  # noqa: E402
 from .holders import HolderContract  # noqa: E402
 from .leases import LeaseContract  # noqa: E402
 from .lifecycle import LifecycleContract  # noqa: E402
@@ -85,6 +90,8 @@ __all__ = [
     "Between",
     "ClaimContract",
     "DeliveryContract",
+    "ExclusionContract",
+    "FarExclusionContract",
     "HolderContract",
     "LeaseContract",
     "LifecycleContract",

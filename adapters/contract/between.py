@@ -7,6 +7,7 @@ a commit whose reply is lost, a request that never arrives, a renewal that comes
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 
 from ...domain.delivery import DeliveryRecord, DeliveryStatus
@@ -20,6 +21,7 @@ from ...domain.ports import (
     Atomicity,
     Attention,
     Change,
+    ExclusiveHold,
     Granted,
     Granting,
     Guard,
@@ -128,6 +130,9 @@ class Between:
 
     def attention(self) -> list[Attention]:
         return self.store.attention()
+
+    def exclusive(self, name: str) -> AbstractContextManager[ExclusiveHold]:
+        return self.store.exclusive(name)
 
     def close(self) -> None:
         self.store.close()

@@ -46,6 +46,8 @@ class Tables:
         self.streams: dict[str, dict[int, StoredEvent]] = {}
         self.versions: dict[str, list[int]] = {}
         self.tracking: dict[str, int] = {}
+        #: Names that somebody holds (`MemoryExclusion`).
+        self.held: set[str] = set()
 
     def __enter__(self) -> Tables:
         self.lock.acquire()

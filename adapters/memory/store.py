@@ -27,6 +27,7 @@ from ...domain.ports import (
 from ...domain.record import RunRecord
 from ...domain.status import RunLifecycleStatus
 from .deliveries import DeliveryRow, MemoryDeliveries, put
+from .exclusion import MemoryExclusion
 from .recorder import Commit, Tables, library_event
 
 
@@ -39,7 +40,7 @@ class Row:
     attention: str | None = None
 
 
-class MemoryStore(MemoryDeliveries):
+class MemoryStore(MemoryDeliveries, MemoryExclusion):
     """Streams, records and the outbox in dictionaries, with the semantics of the SQL stores.
 
     A record is kept as it is: it is frozen, and events are kept as their bytes. `rows[run_id]`

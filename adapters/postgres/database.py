@@ -96,12 +96,16 @@ class Database:
             lambda session: migrate(session.connection, self.schema), repeatable=True
         )
 
+    def check_open(self) -> None:
+        """Raise RUN_VALIDATION_ERROR / closed once it is closed."""
+        if self._closed:
+            raise RunStoreError(RUN_VALIDATION_ERROR, "closed", "the journal is closed")
+
     # Lending connections.
 
     def take(self) -> Session:
         """A session of one's own, until it is given back."""
-        if self._closed:
-            raise RunStoreError(RUN_VALIDATION_ERROR, "closed", "the journal is closed")
+        self.check_open()
         if self._pool is not None:
             conn = self._pool.getconn()
             session = self._sessions.get(conn)

@@ -28,6 +28,7 @@ class HostTransaction(Database):
         # Deliberately not Database.__init__: there is nothing to connect to and nothing to migrate.
         self.schema = schema
         self.pooler = True
+        self._closed = False
         self._conn = conn
         self._host_session = Session(conn, schema, prepare=False)
 

@@ -192,11 +192,15 @@ class Database:
 
     # Opening.
 
-    def _connect(self, timeout: float) -> sqlite3.Connection:
+    def check_open(self) -> None:
+        """Raise RUN_VALIDATION_ERROR / closed once it is closed."""
         if self._closed:
             raise RunStoreError(
                 RUN_VALIDATION_ERROR, "closed", f"the journal at {self.path} is closed"
             )
+
+    def _connect(self, timeout: float) -> sqlite3.Connection:
+        self.check_open()
         conn = sqlite3.connect(
             self.path, timeout=timeout, isolation_level=None, check_same_thread=False
         )

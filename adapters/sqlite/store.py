@@ -33,9 +33,10 @@ from ..rows import (
 from . import statements as sql
 from .database import Database
 from .deliveries import SQLiteDeliveries, write_delivery
+from .exclusion import SQLiteExclusion
 
 
-class SQLiteStore(SQLiteDeliveries):
+class SQLiteStore(SQLiteDeliveries, SQLiteExclusion):
     """Streams, records and the outbox in one file, for all processes of one host.
 
     synchronous  FULL: a commit is on disk when it returns. NORMAL: a power loss may take the last

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from runjournal.adapters.contract import RunStoreContract
+from runjournal.adapters.contract import ExclusionContract, RunStoreContract
 from runjournal.adapters.memory.store import MemoryStore
 
 
-class TestMemoryStore(RunStoreContract):
+class TestMemoryStore(RunStoreContract, ExclusionContract):
     def make_store(self, tmp_path: Path) -> MemoryStore:
         return MemoryStore()

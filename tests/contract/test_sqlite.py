@@ -4,11 +4,11 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from runjournal.adapters.contract import PersistenceContract, RunStoreContract
+from runjournal.adapters.contract import FarExclusionContract, PersistenceContract, RunStoreContract
 from runjournal.adapters.sqlite.store import SQLiteStore
 
 
-class TestSQLiteStore(RunStoreContract, PersistenceContract):
+class TestSQLiteStore(RunStoreContract, PersistenceContract, FarExclusionContract):
     def make_store(self, tmp_path: Path) -> SQLiteStore:
         return SQLiteStore(tmp_path / "runs.db")
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from runjournal.adapters.contract import PersistenceContract, RunStoreContract
+from runjournal.adapters.contract import FarExclusionContract, PersistenceContract, RunStoreContract
+from runjournal.adapters.contract.tools import refused
 from runjournal.adapters.postgres.database import Database
 from runjournal.adapters.postgres.store import PostgresStore
 
 
-class TestPostgresStore(RunStoreContract, PersistenceContract):
+class StoreOnPostgres(RunStoreContract, PersistenceContract):
     pooler = False
 
     @pytest.fixture(autouse=True)
@@ -36,7 +37,16 @@ class TestPostgresStore(RunStoreContract, PersistenceContract):
             conn.execute("UPDATE runs SET body = '\\xff' WHERE run_id = %s", (run_id,))
 
 
-class TestPostgresStoreBehindATransactionPooler(TestPostgresStore):
+class TestPostgresStore(StoreOnPostgres, FarExclusionContract):
+    pass
+
+
+class TestPostgresStoreBehindATransactionPooler(StoreOnPostgres):
     """Nothing that outlives a transaction is relied on: no prepared statements, no settings."""
 
     pooler = True
+
+    def test_no_name_can_be_held(self, store: PostgresStore) -> None:
+        with refused("RUN_VALIDATION_ERROR", "argument") as caught, store.exclusive("job"):
+            pass
+        assert "direct connection" in caught.value.message
