@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
+from ..domain.audit import AUDIT_EVENTS
 from ..domain.checks import refuse
 from ..domain.delivery import DELIVERY_EVENTS
 from ..domain.events import RUN_EVENTS
@@ -48,7 +49,7 @@ def open_journal(
     newer_database, damaged_database or missing_upcaster. A refused file is left untouched.
     """
     store = _store_for(url, schema, pool, pooler, create, notify)
-    codec = OrjsonCodec(registry or EventRegistry([*RUN_EVENTS, *DELIVERY_EVENTS]))
+    codec = OrjsonCodec(registry or EventRegistry([*RUN_EVENTS, *DELIVERY_EVENTS, *AUDIT_EVENTS]))
     return Journal(store, codec, limits or DeploymentLimits())
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from .delivery import DeliveryRecord
 from .delivery_store import DeliveryStore
 from .events import Event, Payload
+from .history_store import ExclusiveHold, HistoryStore
 from .record import RunRecord
 
 if TYPE_CHECKING:
@@ -118,17 +119,6 @@ class Attention(NamedTuple):
 
     run_id: str
     reason: str
-
-
-class ExclusiveHold(Protocol):
-    """What `RunStore.exclusive` gives to the one who holds a name."""
-
-    def check(self) -> None:
-        """Raise RUN_STORE_UNAVAILABLE or RUN_CONFLICT / already_running if the hold was lost.
-
-        A long loop asks before each thing it writes.
-        """
-        ...
 
 
 class RunStore(DeliveryStore, Protocol):
@@ -240,6 +230,10 @@ class RunStore(DeliveryStore, Protocol):
     def close(self) -> None:
         """Let go of every resource; idempotent."""
         ...
+
+
+class JournalStore(RunStore, HistoryStore, Protocol):
+    """A RunStore whose journal can also be checked and rebuilt."""
 
 
 class PayloadCodec(Protocol):

@@ -17,11 +17,11 @@ from ...domain.errors import (
     RUN_STORE_UNAVAILABLE,
     RunStoreError,
 )
+from ...domain.history_store import ExclusiveHold
 from ...domain.ports import (
     Atomicity,
     Attention,
     Change,
-    ExclusiveHold,
     Granted,
     Granting,
     Guard,

@@ -26,8 +26,9 @@ from ...domain.ports import (
 )
 from ...domain.record import RunRecord
 from ...domain.status import RunLifecycleStatus
-from .deliveries import DeliveryRow, MemoryDeliveries, put
+from .deliveries import DeliveryRow, put
 from .exclusion import MemoryExclusion
+from .history import MemoryHistory
 from .recorder import Commit, Tables, library_event
 
 
@@ -40,7 +41,7 @@ class Row:
     attention: str | None = None
 
 
-class MemoryStore(MemoryDeliveries, MemoryExclusion):
+class MemoryStore(MemoryHistory, MemoryExclusion):
     """Streams, records and the outbox in dictionaries, with the semantics of the SQL stores.
 
     A record is kept as it is: it is frozen, and events are kept as their bytes. `rows[run_id]`
@@ -167,6 +168,9 @@ class MemoryStore(MemoryDeliveries, MemoryExclusion):
                 for run_id, row in sorted(self.rows.items())
                 if row.attention is not None
             ] + self.delivery_attention()
+
+    def row_of(self, record: RunRecord, ready_at: datetime | None) -> Row:
+        return Row(record, ready_at)
 
     def close(self) -> None:
         self._gone = "is closed"

@@ -1,0 +1,122 @@
+"""JournalReadings: everything that a Journal can be asked, changing nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from ..domain.checks import (
+    check_choice,
+    check_identifier,
+    check_integer,
+    check_optional,
+    check_time,
+    refuse,
+)
+from ..domain.delivery import DeliveryRecord, DeliveryStatus, delivery_stream
+from ..domain.events import Event, run_stream
+from ..domain.ports import Attention, RunStore
+from ..domain.record import RunRecord
+from ..domain.status import RunLifecycleStatus
+from .application import JournalApplication
+from .codec import OrjsonCodec
+from .time_travel import no_version, version_at
+
+#: Events read in one short transaction when a whole stream is read.
+PAGE = 500
+
+
+class JournalReadings:
+    """Events, records, the outbox, and what was set aside."""
+
+    _store: RunStore
+    _codec: OrjsonCodec
+    application: JournalApplication
+
+    def events(self, run_id: str, after_version: int = 0) -> Iterator[Event]:
+        """All events of the run after a version, oldest first, in pages and short transactions.
+
+        Each has .topic .originator_version .timestamp .actor .hash and its own fields. An unknown
+        run has none. Raises RUN_INTEGRITY_ERROR at an event that cannot be read.
+        """
+        stream = run_stream(check_identifier(run_id, "run id"))
+        after = check_integer(after_version, "after_version", least=0)
+        return self._events(stream, after)
+
+    def _events(self, stream: str, after: int) -> Iterator[Event]:
+        while page := self._store.read(stream, after, PAGE):
+            for stored in page:
+                yield self._codec.open(stored)
+            after = page[-1].version
+
+    def get(
+        self, run_id: str, version: int | None = None, as_of: datetime | None = None
+    ) -> RunRecord | None:
+        """The run's record: now, or as it was at a version or at a time, folded from its events.
+
+        None when there is no such run. A version or time at which it did not exist raises
+        RUN_NOT_FOUND / version. Leases in the past show their folded expiry.
+        """
+        check_identifier(run_id, "run id")
+        if version is None and as_of is None:
+            return self._store.get(run_id).record
+        if version is not None and as_of is not None:
+            raise refuse("argument", "give version or as_of, not both")
+        if as_of is not None:
+            version = version_at(self._store, self._codec, run_id, check_time(as_of, "as_of"))
+        check_integer(version, "version", least=1)
+        current = self._store.get(run_id).record
+        if current is None:
+            return None
+        if version is None or version > current.version:
+            raise no_version(run_id, f"version {version}", current)
+        return self.application.record_at(run_id, version)
+
+    def runs(
+        self,
+        status: RunLifecycleStatus | str | None = None,
+        kind: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[RunRecord]:
+        """Records in the order of creation. `after` is the run id that the last page ended with."""
+        if status is not None:
+            status = check_choice(status, RunLifecycleStatus, "status")
+        return self._store.runs(
+            status=None if status is None else str(status),
+            kind=check_optional(kind, "kind"),
+            limit=check_integer(limit, "limit", least=1, most=10_000),
+            after=check_optional(after, "after"),
+        )
+
+    def deliveries(
+        self,
+        status: DeliveryStatus | str | None = None,
+        attention: bool = False,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[DeliveryRecord]:
+        """Rows of the outbox in the order of their ids, after the id `after`.
+
+        attention  only those that wait for somebody's decision
+        """
+        return self._store.deliveries(
+            status=None if status is None else check_choice(status, DeliveryStatus, "status"),
+            attention=bool(attention),
+            limit=check_integer(limit, "limit", least=1, most=10_000),
+            after=check_optional(after, "after"),
+        )
+
+    def delivery(self, invocation_id: str) -> DeliveryRecord | None:
+        """The delivery's record; None when there is none."""
+        check_identifier(invocation_id, "invocation id")
+        return self._store.get_delivery(invocation_id).record
+
+    def delivery_events(self, invocation_id: str) -> Iterator[Event]:
+        """All events of a delivery, oldest first; none if it is unknown. As `events`."""
+        check_identifier(invocation_id, "invocation id")
+        return self._events(delivery_stream(invocation_id), 0)
+
+    def attention(self) -> list[Attention]:
+        """Runs that were set aside because they could not be read, with the reason."""
+        return self._store.attention()

@@ -1,0 +1,96 @@
+"""Reading everything in order and putting rows right, in memory: the HistoryStore port."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ...domain.delivery import DeliveryRecord
+from ...domain.history_store import Image, Table
+from ...domain.ports import StoredEvent
+from ...domain.record import RunRecord
+from .deliveries import DeliveryRow, MemoryDeliveries
+
+if TYPE_CHECKING:
+    from .store import Row
+
+
+class MemoryHistory(MemoryDeliveries):
+    """What MemoryStore does for checking and rebuilding."""
+
+    rows: dict[str, Row]
+
+    def walk(self, after: tuple[str, int], limit: int) -> Sequence[StoredEvent]:
+        begin = after[0].encode(), after[1]
+        found: list[StoredEvent] = []
+        with self._open() as tables:
+            for stream in sorted(tables.streams, key=str.encode):
+                found += [
+                    StoredEvent(stream, version, event.topic, event.state)
+                    for version, event in sorted(tables.streams[stream].items())
+                    if (stream.encode(), version) > begin
+                ]
+                if len(found) >= limit:
+                    break
+        return found[:limit]
+
+    def images(
+        self, table: Table, after: str, upto: str | None, limit: int
+    ) -> list[tuple[str, Image]]:
+        with self._open():
+            keys = sorted(self._table(table), key=str.encode)
+            wanted = [
+                k
+                for k in keys
+                if k.encode() > after.encode() and (upto is None or k.encode() <= upto.encode())
+            ]
+            return [(k, self.image(self._table(table)[k].record)) for k in wanted[:limit]]
+
+    def images_of(self, table: Table, keys: Sequence[str]) -> dict[str, Image]:
+        with self._open():
+            rows = self._table(table)
+            return {k: self.image(rows[k].record) for k in keys if k in rows}
+
+    def image(self, record: RunRecord | DeliveryRecord) -> Image:
+        plain = record
+        if isinstance(record, RunRecord) and record.lease is not None:
+            plain = record.with_deadline(record.lease.acquired_at)
+        return Image(record.version, record.head, record.status.value, plain)
+
+    def repair(self, record: RunRecord | DeliveryRecord, stored: int | None) -> bool:
+        with self._open():
+            if isinstance(record, DeliveryRecord):
+                if not _is_at(self.outbox.get(record.invocation_id), stored):
+                    return False
+                self.outbox[record.invocation_id] = DeliveryRow(record)
+                return True
+            row = self.rows.get(record.run_id)
+            if not _is_at(row, stored):
+                return False
+            ready_at = _due(record)
+            if ready_at is not None and row is not None and row.ready_at is not None:
+                ready_at = row.ready_at
+            self.rows[record.run_id] = self.row_of(record, ready_at)
+            return True
+
+    def recreate(self, table: Table) -> None:
+        """A dictionary is always there."""
+
+    def row_of(self, record: RunRecord, ready_at: datetime | None) -> Row:
+        raise NotImplementedError
+
+    def _table(self, table: Table) -> dict[str, Any]:
+        return self.rows if table == "run_records" else self.outbox
+
+
+def _is_at(row: Any, stored: int | None) -> bool:
+    return (None if row is None else row.record.version) == stored
+
+
+def _due(record: RunRecord) -> datetime | None:
+    if record.lease is not None:
+        return record.lease.expires_at
+    if record.status != "queued":
+        return None
+    return record.available_at or record.updated_at

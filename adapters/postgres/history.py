@@ -1,0 +1,115 @@
+"""Reading everything in order and putting rows right, in Postgres: the HistoryStore port."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from psycopg.sql import Identifier
+
+from ...domain.delivery import DeliveryRecord
+from ...domain.history_store import Image, Table
+from ...domain.ports import StoredEvent
+from ...domain.record import RunRecord
+from ..rows import body_of, checkpoint_of, delivery_body_of
+from . import history_statements as sql
+from .recorder import PostgresProcessRecorder
+from .schema import MIGRATIONS
+from .session import Session
+
+
+class PostgresHistory(PostgresProcessRecorder):
+    """What PostgresStore does for checking and rebuilding."""
+
+    def walk(self, after: tuple[str, int], limit: int) -> Sequence[StoredEvent]:
+        return [StoredEvent(*row) for row in self.database.read(sql.WALK, *after, limit)]
+
+    def images(
+        self, table: Table, after: str, upto: str | None, limit: int
+    ) -> list[tuple[str, Image]]:
+        rows = self.database.read(sql.IMAGES[table], after, upto, limit)
+        return [(row[0], _image(row)) for row in rows]
+
+    def images_of(self, table: Table, keys: Sequence[str]) -> dict[str, Image]:
+        if not keys:
+            return {}
+        rows = self.database.read(sql.IMAGES_OF[table], keys)
+        return {row[0]: _image(row) for row in rows}
+
+    def image(self, record: RunRecord | DeliveryRecord) -> Image:
+        return Image(record.version, record.head, record.status.value, _rest(record))
+
+    def repair(self, record: RunRecord | DeliveryRecord, stored: int | None) -> bool:
+        image = (record.version, record.head, record.status.value, *_rest(record))
+        guard = () if stored is None else (stored,)
+        if isinstance(record, RunRecord):
+            statement = sql.INSERT_RUN if stored is None else sql.REPAIR_RUN
+            values: tuple[Any, ...] = (record.run_id, *image, _due(record), *guard)
+        else:
+            statement = sql.INSERT_DELIVERY if stored is None else sql.REPAIR_DELIVERY
+            values = (record.invocation_id, *image, *guard)
+        # Repeating it after a lost connection writes the same row again.
+        return bool(self.database.read(statement, *values))
+
+    def recreate(self, table: Table) -> None:
+        schema = self.database.schema
+        ((exists,),) = self.database.read(sql.EXISTS, schema, sql.NAMES[table])
+        if exists:
+            return
+
+        def work(session: Session) -> None:
+            with session.connection.transaction():
+                path = Identifier(schema).as_string(None)
+                session.connection.execute(f"SET LOCAL search_path TO {path}".encode())
+                for statement in creation(sql.NAMES[table]):
+                    session.connection.execute(statement.encode())
+
+        self.database.transaction(work)
+
+
+def creation(table: str) -> Iterator[str]:
+    """The statements of the migrations that are about this table, in their order."""
+    for migration in MIGRATIONS:
+        for statement in re.sub(r"--[^\n]*", "", migration).split(";"):
+            name = re.search(
+                r"(?:CREATE TABLE|ALTER TABLE|CREATE (?:UNIQUE )?INDEX \w+ ON|UPDATE)\s+(\w+)",
+                statement,
+            )
+            if name is not None and name[1] == table:
+                yield statement.strip()
+
+
+def _image(row: tuple[Any, ...]) -> Image:
+    _key, version, head, status, *rest = row
+    return Image(version, head, status, tuple(rest))
+
+
+def _rest(record: RunRecord | DeliveryRecord) -> tuple[Any, ...]:
+    """The columns of an image behind its status, in the order of the statements."""
+    if isinstance(record, RunRecord):
+        return (
+            record.kind,
+            record.fencing_token,
+            record.created_at,
+            record.updated_at,
+            checkpoint_of(record),
+            body_of(record),
+        )
+    return (
+        record.run_id,
+        record.delivery_ref,
+        record.next_attempt_at,
+        record.updated_at,
+        delivery_body_of(record),
+    )
+
+
+def _due(record: RunRecord) -> datetime | None:
+    """What `ready_at` is when nothing better is known."""
+    if record.lease is not None:
+        return record.lease.expires_at
+    if record.status != "queued":
+        return None
+    return record.available_at or record.updated_at

@@ -1,0 +1,112 @@
+"""The SQL statements of checking and rebuilding, named, each with why it is as it is."""
+
+from __future__ import annotations
+
+from ...domain.history_store import Table
+from .wire import BOOL, BYTES, INT8, MOMENT, TEXT, TEXTS, Statement, Type, named, statement
+
+#: Pages along the primary key: no snapshot is held, so vacuum goes on.
+WALK = statement(
+    "walk",
+    "SELECT stream, version, topic, state FROM @events WHERE (stream, version) > ($1, $2)"
+    " ORDER BY stream, version LIMIT $3",
+    (TEXT, INT8, INT8),
+    (TEXT, INT8, TEXT, BYTES),
+)
+NAMES: dict[Table, str] = {"run_records": "runs", "delivery_outbox": "delivery_outbox"}
+_KEY: dict[Table, str] = {"run_records": "run_id", "delivery_outbox": "invocation_id"}
+#: The columns of an image, the key first.
+RUN: dict[str, Type] = {
+    "run_id": TEXT,
+    "version": INT8,
+    "head": TEXT,
+    "status": TEXT,
+    "kind": TEXT,
+    "fencing_token": INT8,
+    "created_at": MOMENT,
+    "updated_at": MOMENT,
+    "checkpoint": BYTES,
+    "body": BYTES,
+}
+DELIVERY: dict[str, Type] = {
+    "invocation_id": TEXT,
+    "version": INT8,
+    "head": TEXT,
+    "status": TEXT,
+    "run_id": TEXT,
+    "delivery_ref": TEXT,
+    "next_attempt_at": MOMENT,
+    "updated_at": MOMENT,
+    "body": BYTES,
+}
+_COLUMNS: dict[Table, dict[str, Type]] = {"run_records": RUN, "delivery_outbox": DELIVERY}
+
+#: Rows in the order of their keys; no upper bound where $2 is NULL.
+IMAGES: dict[Table, Statement] = {
+    table: statement(
+        f"images_{table}",
+        f"SELECT {', '.join(columns)} FROM @{NAMES[table]} WHERE {_KEY[table]} > $1"
+        f" AND ($2::text IS NULL OR {_KEY[table]} <= $2) ORDER BY {_KEY[table]} LIMIT $3",
+        (TEXT, TEXT, INT8),
+        tuple(columns.values()),
+    )
+    for table, columns in _COLUMNS.items()
+}
+IMAGES_OF: dict[Table, Statement] = {
+    table: statement(
+        f"images_of_{table}",
+        f"SELECT {', '.join(columns)} FROM @{NAMES[table]} WHERE {_KEY[table]} = ANY ($1)",
+        (TEXTS,),
+        tuple(columns.values()),
+    )
+    for table, columns in _COLUMNS.items()
+}
+
+
+def _set(columns: dict[str, Type]) -> str:
+    return ", ".join(f"{name} = :{name}" for name in list(columns)[1:])
+
+
+def _insert(table: Table, columns: dict[str, Type], more: str = "", value: str = "") -> str:
+    places = ", ".join(f":{name}" for name in columns)
+    return (
+        f"INSERT INTO @{NAMES[table]} ({', '.join(columns)}{more}) VALUES ({places}{value})"
+        " ON CONFLICT DO NOTHING RETURNING true"
+    )
+
+
+#: A status that takes a due time keeps the one there is: a deadline is no fact, and not repaired.
+REPAIR_RUN = named(
+    "repair_run",
+    f"""
+    UPDATE @runs SET {_set(RUN)}, attention = NULL,
+        ready_at = CASE WHEN :status IN ('queued', 'running')
+                        THEN coalesce(ready_at, :ready_at) END
+    WHERE run_id = :run_id AND version = :stored RETURNING true
+    """,
+    {**RUN, "ready_at": MOMENT, "stored": INT8},
+    (BOOL,),
+)
+INSERT_RUN = named(
+    "insert_run",
+    _insert("run_records", RUN, ", ready_at", ", :ready_at"),
+    {**RUN, "ready_at": MOMENT},
+    (BOOL,),
+)
+REPAIR_DELIVERY = named(
+    "repair_delivery",
+    f"UPDATE @delivery_outbox SET {_set(DELIVERY)}, attention = NULL"
+    " WHERE invocation_id = :invocation_id AND version = :stored RETURNING true",
+    {**DELIVERY, "stored": INT8},
+    (BOOL,),
+)
+INSERT_DELIVERY = named(
+    "insert_delivery", _insert("delivery_outbox", DELIVERY), dict(DELIVERY), (BOOL,)
+)
+EXISTS = statement(
+    "table_exists",
+    "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE n.nspname = $1 AND c.relname = $2)",
+    (TEXT, TEXT),
+    (BOOL,),
+)

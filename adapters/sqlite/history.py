@@ -1,0 +1,98 @@
+"""Reading everything in order and putting rows right, in SQLite: the HistoryStore port."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...domain.delivery import DeliveryRecord
+from ...domain.history_store import Image, Table
+from ...domain.ports import StoredEvent
+from ...domain.record import RunRecord
+from ..rows import body_of, checkpoint_of, delivery_body_of, to_microseconds
+from . import history_statements as sql
+from .recorder import SQLiteProcessRecorder
+from .statements import MIGRATIONS
+
+
+class SQLiteHistory(SQLiteProcessRecorder):
+    """What SQLiteStore does for checking and rebuilding."""
+
+    def walk(self, after: tuple[str, int], limit: int) -> Sequence[StoredEvent]:
+        with self.database.reading() as conn:
+            rows = conn.execute(sql.WALK, (*after, limit)).fetchall()
+        return [StoredEvent(*row) for row in rows]
+
+    def images(
+        self, table: Table, after: str, upto: str | None, limit: int
+    ) -> list[tuple[str, Image]]:
+        with self.database.reading() as conn:
+            rows = conn.execute(sql.IMAGES[table], (after, upto, limit)).fetchall()
+        return [(row[0], _image(row)) for row in rows]
+
+    def images_of(self, table: Table, keys: Sequence[str]) -> dict[str, Image]:
+        found: dict[str, Image] = {}
+        with self.database.reading() as conn:
+            for begin in range(0, len(keys), sql.KEYS):
+                some = keys[begin : begin + sql.KEYS]
+                rows = conn.execute(sql.images_of(table, len(some)), some).fetchall()
+                found |= {row[0]: _image(row) for row in rows}
+        return found
+
+    def image(self, record: RunRecord | DeliveryRecord) -> Image:
+        return Image(record.version, record.head, record.status.value, _rest(record))
+
+    def repair(self, record: RunRecord | DeliveryRecord, stored: int | None) -> bool:
+        is_run = isinstance(record, RunRecord)
+        due = _due(record)
+        key = record.run_id if isinstance(record, RunRecord) else record.invocation_id
+        image = (record.version, record.head, record.status.value, *_rest(record))
+        with self.database.writing() as conn:
+            if stored is None:
+                statement = sql.INSERT_RUN if is_run else sql.INSERT_DELIVERY
+                return conn.execute(statement, (key, *image, due)).rowcount == 1
+            statement = sql.REPAIR_RUN if is_run else sql.REPAIR_DELIVERY
+            return conn.execute(statement, (key, *image, due, stored)).rowcount == 1
+
+    def recreate(self, table: Table) -> None:
+        with self.database.writing() as conn:
+            if conn.execute(sql.EXISTS, (sql.NAMES[table],)).fetchone() is None:
+                for statement in sql.creation(table, MIGRATIONS):
+                    conn.execute(statement)
+
+
+def _image(row: tuple[Any, ...]) -> Image:
+    _key, version, head, status, *rest = row
+    return Image(version, head, status, tuple(rest))
+
+
+def _rest(record: RunRecord | DeliveryRecord) -> tuple[Any, ...]:
+    """The columns of an image behind its status, in the order of the statements."""
+    if isinstance(record, RunRecord):
+        return (
+            record.kind,
+            record.fencing_token,
+            to_microseconds(record.created_at),
+            to_microseconds(record.updated_at),
+            checkpoint_of(record),
+            body_of(record),
+        )
+    due = record.next_attempt_at
+    return (
+        record.run_id,
+        record.delivery_ref,
+        None if due is None else to_microseconds(due),
+        to_microseconds(record.updated_at),
+        delivery_body_of(record),
+    )
+
+
+def _due(record: RunRecord | DeliveryRecord) -> int | None:
+    """What a run's `ready_at` is when nothing better is known."""
+    if isinstance(record, DeliveryRecord):
+        return None
+    if record.lease is not None:
+        return to_microseconds(record.lease.expires_at)
+    if record.status != "queued":
+        return None
+    return to_microseconds(record.available_at or record.updated_at)

@@ -1,0 +1,79 @@
+"""The SQL statements of checking and rebuilding, named, each with its one line of why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from ...domain.history_store import Table
+
+#: Keys in one statement; SQLite takes 32,766 parameters.
+KEYS = 500
+NAMES: dict[Table, str] = {"run_records": "runs", "delivery_outbox": "delivery_outbox"}
+
+#: Pages along the index of (stream, version): no long read transaction, no sorting.
+WALK = (
+    "SELECT stream, version, topic, state FROM events WHERE (stream, version) > (?, ?)"
+    " ORDER BY stream, version LIMIT ?"
+)
+_RUN = (
+    "run_id, version, head, status, kind, fencing_token, created_at, updated_at, checkpoint, body"
+)
+_DELIVERY = (
+    "invocation_id, version, head, status, run_id, delivery_ref, next_attempt_at, updated_at, body"
+)
+_COLUMNS: dict[Table, str] = {"run_records": _RUN, "delivery_outbox": _DELIVERY}
+_KEY: dict[Table, str] = {"run_records": "run_id", "delivery_outbox": "invocation_id"}
+
+#: Rows in the order of their keys; no upper bound where ?2 is NULL.
+IMAGES: dict[Table, str] = {
+    table: (
+        f"SELECT {columns} FROM {NAMES[table]} WHERE {_KEY[table]} > ?1"
+        f" AND (?2 IS NULL OR {_KEY[table]} <= ?2) ORDER BY {_KEY[table]} LIMIT ?3"
+    )
+    for table, columns in _COLUMNS.items()
+}
+
+
+def images_of(table: Table, keys: int) -> str:
+    """The rows of so many keys."""
+    places = ", ".join("?" * keys)
+    return f"SELECT {_COLUMNS[table]} FROM {NAMES[table]} WHERE {_KEY[table]} IN ({places})"
+
+
+#: A status that takes a due time keeps the one there is: a deadline is no fact, and not repaired.
+_READY_AT = (
+    "ready_at = CASE WHEN ?4 IN ('queued', 'running') THEN coalesce(ready_at, ?11) END,"
+    " attention = NULL"
+)
+REPAIR_RUN = (
+    "UPDATE runs SET version = ?2, head = ?3, status = ?4, kind = ?5, fencing_token = ?6,"
+    " created_at = ?7, updated_at = ?8, checkpoint = ?9, body = ?10,"
+    f" {_READY_AT} WHERE run_id = ?1 AND version = ?12"
+)
+INSERT_RUN = (
+    f"INSERT INTO runs ({_RUN}, ready_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT DO NOTHING"
+)
+REPAIR_DELIVERY = (
+    "UPDATE delivery_outbox SET version = ?2, head = ?3, status = ?4, run_id = ?5,"
+    " delivery_ref = ?6, next_attempt_at = ?7, updated_at = ?8, body = ?9, attention = ?10"
+    " WHERE invocation_id = ?1 AND version = ?11"
+)
+INSERT_DELIVERY = (
+    f"INSERT INTO delivery_outbox ({_DELIVERY}, attention) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT DO NOTHING"
+)
+EXISTS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+
+
+def creation(table: Table, migrations: Sequence[str]) -> Iterator[str]:
+    """The statements of the migrations that are about this table, in their order."""
+    for migration in migrations:
+        text = re.sub(r"--[^\n]*", "", migration)
+        for statement in text.split(";"):
+            name = re.search(
+                r"(?:CREATE TABLE|ALTER TABLE|CREATE INDEX \w+ ON|UPDATE)\s+(\w+)", statement
+            )
+            if name is not None and name[1] == NAMES[table]:
+                yield statement.strip()

@@ -1,0 +1,79 @@
+"""HistoryStore: what checking and rebuilding need from a store. Part of the RunStore port."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+from .delivery import DeliveryRecord
+from .record import RunRecord
+
+if TYPE_CHECKING:
+    from .ports import StoredEvent
+
+#: The tables that are written together with the events.
+Table = Literal["run_records", "delivery_outbox"]
+TABLES: tuple[Table, ...] = ("run_records", "delivery_outbox")
+
+
+class Image(NamedTuple):
+    """A stored row as far as the events determine it: without a lease's deadline or a mark.
+
+    rest  everything else, in a form of the store's own; equal exactly when the rows are
+    """
+
+    version: int
+    head: str
+    status: str
+    rest: Any
+
+
+class ExclusiveHold(Protocol):
+    """What `RunStore.exclusive` gives to the one who holds a name."""
+
+    def check(self) -> None:
+        """Raise RUN_STORE_UNAVAILABLE or RUN_CONFLICT / already_running if the hold was lost.
+
+        A long loop asks before each thing it writes.
+        """
+        ...
+
+
+class HistoryStore(Protocol):
+    """Reading everything in order, and putting rows right.
+
+    Errors every method may raise: as for RunStore.
+    """
+
+    def walk(self, after: tuple[str, int], limit: int) -> Sequence[StoredEvent]:
+        """Events in the order of (stream, version), after that place, in one short transaction.
+
+        Streams are ordered as their UTF-8 bytes are.
+        """
+        ...
+
+    def images(
+        self, table: Table, after: str, upto: str | None, limit: int
+    ) -> list[tuple[str, Image]]:
+        """The stored rows with after < key <= upto, in the order of their keys."""
+        ...
+
+    def images_of(self, table: Table, keys: Sequence[str]) -> dict[str, Image]:
+        """The stored rows of these keys."""
+        ...
+
+    def image(self, record: RunRecord | DeliveryRecord) -> Image:
+        """What the row of this record is when it is right."""
+        ...
+
+    def repair(self, record: RunRecord | DeliveryRecord, stored: int | None) -> bool:
+        """Put a row right that is at version `stored`, or (None) is not there.
+
+        A lease's deadline and a due time stay as they are where there is one. False if the row
+        has moved on meanwhile.
+        """
+        ...
+
+    def recreate(self, table: Table) -> None:
+        """Make the table anew if it is not there at all."""
+        ...
