@@ -97,5 +97,5 @@ def rebuild_table(
     if name not in TABLES:
         raise refuse("argument", f"there is no table {name!r}; there are {', '.join(TABLES)}")
     table: Table = name
-    with store.exclusive(f"rebuild-{table}") as hold:
+    with store.exclusive(f"rebuild_{table}") as hold:
         return rebuild(store, codec, table, hold, progress, stopped)

@@ -22,6 +22,7 @@ from . import (
     migrate_command,
     operator_commands,
     reading_commands,
+    verify_commands,
     worker_command,
 )
 from .context import DEFAULT_DB, DEFAULT_SCHEMA, Options
@@ -147,6 +148,8 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "resume": operator_commands.resume,
     "decide": operator_commands.decide,
     "worker": worker_command.worker,
+    "verify": verify_commands.verify,
+    "anchor": verify_commands.anchor,
     "checkpoint": checkpoint_command.checkpoint,
     "migrate": migrate_command.migrate,
     "demo": demo_command.demo,
@@ -154,6 +157,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 for _name, _command in _COMMANDS.items():
     app.command(_name)(_command)
 app.add_typer(delivery_commands.deliveries, name="deliveries")
+app.add_typer(verify_commands.projections, name="projections")
 app.command("exec", cls=exec_command.ExecCommand)(exec_command.exec_)
 
 
