@@ -28,6 +28,13 @@ class Image(NamedTuple):
     rest: Any
 
 
+class Repair(NamedTuple):
+    """A row to be put right: what it must be, and the version it is stored at (None: it is not)."""
+
+    record: RunRecord | DeliveryRecord
+    stored: int | None
+
+
 class ExclusiveHold(Protocol):
     """What `RunStore.exclusive` gives to the one who holds a name."""
 
@@ -66,11 +73,10 @@ class HistoryStore(Protocol):
         """What the row of this record is when it is right."""
         ...
 
-    def repair(self, record: RunRecord | DeliveryRecord, stored: int | None) -> bool:
-        """Put a row right that is at version `stored`, or (None) is not there.
+    def repair(self, rows: Sequence[Repair]) -> list[bool]:
+        """Put rows right, in one transaction; for each whether it was still as it was read.
 
-        A lease's deadline and a due time stay as they are where there is one. False if the row
-        has moved on meanwhile.
+        A lease's deadline and a due time stay as they are where there is one.
         """
         ...
 

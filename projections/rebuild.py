@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
-from ..domain.history_store import ExclusiveHold, Image, Table
+from ..domain.history_store import ExclusiveHold, Image, Repair, Table
 from ..domain.ports import JournalStore, PayloadCodec
 from .streams import Finding, Stream, is_delivery, is_run, read_on, walk
 
+#: Rows put right in one transaction: few enough that nobody waits for it.
+BATCH = 200
 #: How often a row that moves on meanwhile is looked at again.
 TRIES = 10
 
@@ -56,52 +58,65 @@ def rebuild(
         progress(count)
         if stopped():
             break
-        hold.check()
-        for stream, image in _with_rows(store, table, [s for s in done if belongs(s)]):
-            streams += 1
-            outcome = _put_right(store, codec, table, stream, image)
-            if isinstance(outcome, Finding):
-                findings.append(outcome)
-            else:
-                repaired += outcome
+        mine = [s for s in done if belongs(s)]
+        streams += len(mine)
+        for begin in range(0, len(mine), BATCH):
+            hold.check()
+            put_right, found = _put_right(store, codec, table, mine[begin : begin + BATCH])
+            repaired += put_right
+            findings += found
     return Rebuilt(streams, repaired, tuple(findings[:FINDINGS_KEPT]))
 
 
-def _with_rows(
-    store: JournalStore, table: Table, streams: list[Stream]
-) -> Iterator[tuple[Stream, Image | None]]:
-    rows = store.images_of(table, [s.key for s in streams]) if streams else {}
-    for stream in streams:
-        yield stream, rows.get(stream.key)
-
-
 def _put_right(
-    store: JournalStore, codec: PayloadCodec, table: Table, stream: Stream, image: Image | None
-) -> bool | Finding:
-    """Whether the row was put right; False: it was. A finding: it must not be."""
+    store: JournalStore, codec: PayloadCodec, table: Table, streams: list[Stream]
+) -> tuple[int, list[Finding]]:
+    """How many rows were put right, and what must not be."""
+    repaired = 0
+    findings: list[Finding] = []
     for _ in range(TRIES):
-        if image is not None and image.version > stream.version:
-            if not read_on(stream, store, codec):
-                return _contradiction(
-                    stream, "cut_tail", f"has a record of version {image.version}", image.head
-                )
-            image = store.images_of(table, [stream.key]).get(stream.key)
-            continue
-        if stream.findings or stream.record is None:
-            return stream.findings[0]
-        right = store.image(stream.record)
-        if image == right:
-            return False
-        if image is not None and image.version == right.version and image.head != right.head:
-            return _contradiction(stream, "head", "does not end as its record knows", image.head)
-        if store.repair(stream.record, None if image is None else image.version):
-            return True
-        read_on(stream, store, codec)
-        image = store.images_of(table, [stream.key]).get(stream.key)
-    return False  # it is written all the time, by code that keeps it right
+        rows = store.images_of(table, [s.key for s in streams])
+        wrong: list[tuple[Stream, Repair]] = []
+        behind: list[Stream] = []
+        for stream in streams:
+            image = rows.get(stream.key)
+            found = _contradiction(stream, image)
+            if image is not None and image.version > stream.version:
+                # Written meanwhile, unless its events are gone.
+                if read_on(stream, store, codec):
+                    behind.append(stream)
+                elif found is not None:
+                    findings.append(found)
+            elif found is not None:
+                findings.append(found)
+            elif stream.record is not None and image != store.image(stream.record):
+                stored = None if image is None else image.version
+                wrong.append((stream, Repair(stream.record, stored)))
+        done = store.repair([repair for _, repair in wrong]) if wrong else []
+        repaired += sum(done)
+        moved = [s for (s, _), written in zip(wrong, done, strict=True) if not written]
+        for stream in moved:
+            read_on(stream, store, codec)
+        streams = behind + moved
+        if not streams:
+            break
+    return repaired, findings  # what is left is written all the time, by code that keeps it right
 
 
-def _contradiction(stream: Stream, kind: str, what: str, evidence: str) -> Finding:
+def _contradiction(stream: Stream, image: Image | None) -> Finding | None:
+    """Why the row of this stream must be left as it is, if it must."""
+    if stream.findings:
+        return stream.findings[0]
+    if image is None:
+        return None
+    if image.version > stream.version:
+        return _left("cut_tail", stream, f"has a record of version {image.version}", image.head)
+    if image.version == stream.version and image.head != stream.head:
+        return _left("head", stream, "does not end as its record knows", image.head)
+    return None
+
+
+def _left(kind: str, stream: Stream, what: str, evidence: str) -> Finding:
     return Finding(
         kind,
         stream.name,

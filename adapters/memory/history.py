@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ...domain.delivery import DeliveryRecord
-from ...domain.history_store import Image, Table
+from ...domain.history_store import Image, Repair, Table
 from ...domain.ports import StoredEvent
 from ...domain.record import RunRecord
 from .deliveries import DeliveryRow, MemoryDeliveries
@@ -58,21 +58,24 @@ class MemoryHistory(MemoryDeliveries):
             plain = record.with_deadline(record.lease.acquired_at)
         return Image(record.version, record.head, record.status.value, plain)
 
-    def repair(self, record: RunRecord | DeliveryRecord, stored: int | None) -> bool:
+    def repair(self, rows: Sequence[Repair]) -> list[bool]:
         with self._open():
-            if isinstance(record, DeliveryRecord):
-                if not _is_at(self.outbox.get(record.invocation_id), stored):
-                    return False
-                self.outbox[record.invocation_id] = DeliveryRow(record)
-                return True
-            row = self.rows.get(record.run_id)
-            if not _is_at(row, stored):
+            return [self._repair(record, stored) for record, stored in rows]
+
+    def _repair(self, record: RunRecord | DeliveryRecord, stored: int | None) -> bool:
+        if isinstance(record, DeliveryRecord):
+            if not _is_at(self.outbox.get(record.invocation_id), stored):
                 return False
-            ready_at = _due(record)
-            if ready_at is not None and row is not None and row.ready_at is not None:
-                ready_at = row.ready_at
-            self.rows[record.run_id] = self.row_of(record, ready_at)
+            self.outbox[record.invocation_id] = DeliveryRow(record)
             return True
+        row = self.rows.get(record.run_id)
+        if not _is_at(row, stored):
+            return False
+        ready_at = _due(record)
+        if ready_at is not None and row is not None and row.ready_at is not None:
+            ready_at = row.ready_at
+        self.rows[record.run_id] = self.row_of(record, ready_at)
+        return True
 
     def recreate(self, table: Table) -> None:
         """A dictionary is always there."""

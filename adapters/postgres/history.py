@@ -10,14 +10,15 @@ from typing import Any
 from psycopg.sql import Identifier
 
 from ...domain.delivery import DeliveryRecord
-from ...domain.history_store import Image, Table
+from ...domain.history_store import Image, Repair, Table
 from ...domain.ports import StoredEvent
 from ...domain.record import RunRecord
 from ..rows import body_of, checkpoint_of, delivery_body_of
 from . import history_statements as sql
 from .recorder import PostgresProcessRecorder
 from .schema import MIGRATIONS
-from .session import Session
+from .session import Command, Session
+from .statements import BEGIN, COMMIT
 
 
 class PostgresHistory(PostgresProcessRecorder):
@@ -41,17 +42,14 @@ class PostgresHistory(PostgresProcessRecorder):
     def image(self, record: RunRecord | DeliveryRecord) -> Image:
         return Image(record.version, record.head, record.status.value, _rest(record))
 
-    def repair(self, record: RunRecord | DeliveryRecord, stored: int | None) -> bool:
-        image = (record.version, record.head, record.status.value, *_rest(record))
-        guard = () if stored is None else (stored,)
-        if isinstance(record, RunRecord):
-            statement = sql.INSERT_RUN if stored is None else sql.REPAIR_RUN
-            values: tuple[Any, ...] = (record.run_id, *image, _due(record), *guard)
-        else:
-            statement = sql.INSERT_DELIVERY if stored is None else sql.REPAIR_DELIVERY
-            values = (record.invocation_id, *image, *guard)
-        # Repeating it after a lost connection writes the same row again.
-        return bool(self.database.read(statement, *values))
+    def repair(self, rows: Sequence[Repair]) -> list[bool]:
+        commands = [_repair(*row) for row in rows]
+
+        def work(session: Session) -> list[bool]:
+            _, *written, _ = session.run_batch((BEGIN, ()), *commands, (COMMIT, ()))
+            return [bool(answer) for answer in written]
+
+        return self.database.transaction(work)
 
     def recreate(self, table: Table) -> None:
         schema = self.database.schema
@@ -79,6 +77,16 @@ def creation(table: str) -> Iterator[str]:
             )
             if name is not None and name[1] == table:
                 yield statement.strip()
+
+
+def _repair(record: RunRecord | DeliveryRecord, stored: int | None) -> Command:
+    image = (record.version, record.head, record.status.value, *_rest(record))
+    guard = () if stored is None else (stored,)
+    if isinstance(record, RunRecord):
+        statement = sql.INSERT_RUN if stored is None else sql.REPAIR_RUN
+        return statement, (record.run_id, *image, _due(record), *guard)
+    statement = sql.INSERT_DELIVERY if stored is None else sql.REPAIR_DELIVERY
+    return statement, (record.invocation_id, *image, *guard)
 
 
 def _image(row: tuple[Any, ...]) -> Image:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...domain.delivery import DeliveryRecord
-from ...domain.history_store import Image, Table
+from ...domain.history_store import Image, Repair, Table
 from ...domain.ports import StoredEvent
 from ...domain.record import RunRecord
 from ..rows import body_of, checkpoint_of, delivery_body_of, to_microseconds
@@ -42,23 +42,25 @@ class SQLiteHistory(SQLiteProcessRecorder):
     def image(self, record: RunRecord | DeliveryRecord) -> Image:
         return Image(record.version, record.head, record.status.value, _rest(record))
 
-    def repair(self, record: RunRecord | DeliveryRecord, stored: int | None) -> bool:
-        is_run = isinstance(record, RunRecord)
-        due = _due(record)
-        key = record.run_id if isinstance(record, RunRecord) else record.invocation_id
-        image = (record.version, record.head, record.status.value, *_rest(record))
+    def repair(self, rows: Sequence[Repair]) -> list[bool]:
         with self.database.writing() as conn:
-            if stored is None:
-                statement = sql.INSERT_RUN if is_run else sql.INSERT_DELIVERY
-                return conn.execute(statement, (key, *image, due)).rowcount == 1
-            statement = sql.REPAIR_RUN if is_run else sql.REPAIR_DELIVERY
-            return conn.execute(statement, (key, *image, due, stored)).rowcount == 1
+            return [conn.execute(*_repair(*row)).rowcount == 1 for row in rows]
 
     def recreate(self, table: Table) -> None:
         with self.database.writing() as conn:
             if conn.execute(sql.EXISTS, (sql.NAMES[table],)).fetchone() is None:
                 for statement in sql.creation(table, MIGRATIONS):
                     conn.execute(statement)
+
+
+def _repair(record: RunRecord | DeliveryRecord, stored: int | None) -> tuple[str, tuple[Any, ...]]:
+    is_run = isinstance(record, RunRecord)
+    key = record.run_id if isinstance(record, RunRecord) else record.invocation_id
+    image = (record.version, record.head, record.status.value, *_rest(record))
+    values = (key, *image, _due(record))
+    if stored is None:
+        return (sql.INSERT_RUN if is_run else sql.INSERT_DELIVERY), values
+    return (sql.REPAIR_RUN if is_run else sql.REPAIR_DELIVERY), (*values, stored)
 
 
 def _image(row: tuple[Any, ...]) -> Image:
