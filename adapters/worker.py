@@ -19,7 +19,15 @@ from ..domain.lease import RunLeaseHandle
 from ..domain.ports import AuthorityResolver
 from ..domain.record import RunRecord
 from .concluding import SHUTDOWN, Conclusion, abandon, hand_back
-from .handling import Handler, HandlerCall, Interrupt, StopSignal, WorkerContext, describe
+from .handling import (
+    Handler,
+    HandlerCall,
+    Interrupt,
+    StopSignal,
+    WorkerContext,
+    describe,
+    is_interruption,
+)
 from .journal import Journal
 from .retrying import RetryPolicy
 from .slots import Slots, WorkerResult
@@ -143,11 +151,14 @@ class Worker:
 
         However it is left, the lease is not renewed any more.
         """
+        call = None
         try:
             call = self._begin(lease, stop)
             if call is not None:
                 self._see_through(call, interrupt)
         except BaseException as e:
+            if is_interruption(e) and call is not None and call.done.is_set():
+                hand_back(lease, SHUTDOWN)
             abandon(lease, describe(e))
             raise
         record = lease.record if lease.lost is None else self.ledger.get(lease.run_id)
@@ -177,8 +188,7 @@ class Worker:
             call.watch(self._grace, interrupt)
         except BaseException:  # KeyboardInterrupt in the worker's own thread
             call.ctx.stop.set("interrupted")
-            if call.done.wait(self._grace):
-                hand_back(call.ctx.lease, SHUTDOWN)
+            call.done.wait(self._grace)
             raise
         self._conclusion.write(call)
 

@@ -472,3 +472,39 @@ def test_an_interrupt_that_is_set_already_claims_nothing(journal: Journal) -> No
     journal.ledger().start("r")
     result = Worker(journal, lambda ctx: None).run(interrupt=interrupt)
     assert (result.runs, RunLedger.claim(journal.ledger()) is not None) == (0, True)
+
+
+class InterruptedHost:
+    """Ctrl-C in the very thread that works: each look at this raises it, once `at` has come."""
+
+    def __init__(self) -> None:
+        self.at = threading.Event()
+
+    def is_set(self) -> bool:
+        if self.at.is_set():
+            raise KeyboardInterrupt
+        return False
+
+
+@pytest.mark.parametrize("way", ["run", "run_once"])
+@pytest.mark.parametrize(
+    ("stops", "status"), [(True, "queued"), (False, "running")], ids=["stops", "stubborn"]
+)
+def test_a_keyboard_interrupt_goes_through_and_leaves_no_run_renewed(
+    journal: Journal, way: str, stops: bool, status: str
+) -> None:
+    host, let_go = InterruptedHost(), threading.Event()
+
+    def handler(ctx: WorkerContext) -> None:
+        host.at.set()
+        (ctx.stop if stops else let_go).wait(LONG)
+
+    journal.ledger().start("r")
+    worker = Worker(journal, handler, grace=5 if stops else 0.05)
+    with pytest.raises(KeyboardInterrupt):
+        getattr(worker, way)(interrupt=host)
+    let_go.set()
+    record = journal.get("r")
+    assert record is not None
+    assert record.status == status
+    assert worker.ledger.handles == []
