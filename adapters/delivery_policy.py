@@ -36,10 +36,10 @@ class DeliveryPolicy:
         numbers = (self.first_pause, self.factor, self.longest_pause, self.keep_trying)
         if not all(isinstance(n, int | float) and 0 < n < 1e10 for n in numbers):
             raise refuse("argument", f"a delivery policy takes positive numbers, not {numbers}")
-        if self.factor < 1 or self.longest_pause < self.first_pause:
+        if not 1 <= self.factor <= 1000 or self.longest_pause < self.first_pause:
             raise refuse(
                 "argument",
-                f"factor {self.factor} must be at least 1, and longest_pause "
+                f"factor {self.factor} must be from 1 to 1000, and longest_pause "
                 f"{self.longest_pause} at least first_pause {self.first_pause}",
             )
 
@@ -55,7 +55,7 @@ class DeliveryPolicy:
         end = (record.trying_since or now) + timedelta(seconds=self.keep_trying)
         if now >= end:
             return None
-        # The exponent is bounded before the power is: a float overflows at 2.0 ** 1024.
+        # The exponent is bounded before the power is: a float overflows near 1e308.
         pause = self.first_pause * self.factor ** min(record.attempts - 1, 64)
         pause = min(pause, self.longest_pause) * random.uniform(0.5, 1.0)
         return min(now + timedelta(seconds=max(pause, retry_after)), end)

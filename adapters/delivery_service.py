@@ -13,17 +13,18 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from typing import NamedTuple
 
-from ..domain.checks import check_integer, check_seconds
+from ..domain.checks import check_integer, check_optional, check_seconds
 from ..domain.delivery import DeliveryRecord, DeliveryStatus, delivery_invocation_id
 from ..domain.delivery_store import DueDelivery
 from ..domain.errors import RunStoreError
 from ..domain.gateway import DeliveryGateway
+from ..domain.ports import Clock
 from ..domain.record import RunRecord
 from .clocks import ticks
 from .delivery_policy import DeliveryPolicy
@@ -66,6 +67,7 @@ class DeliveryService:
     concurrency  how many are sent at once
     leave_others leave deliveries alone for which there is no gateway here, because another service
                  has it; otherwise they are tried, and say so
+    clock        a callable giving an aware datetime that replaces the store's clock: tests
 
     Any number of services may work on one journal: nothing is sent by two at once.
     """
@@ -80,9 +82,10 @@ class DeliveryService:
         attempt_ttl: float | timedelta = 60.0,
         concurrency: int = 4,
         leave_others: bool = False,
+        clock: Clock | None = None,
     ) -> None:
         self._ledger = journal.delivery_ledger(
-            owner=owner, attempt_ttl=check_seconds(attempt_ttl, "attempt_ttl")
+            owner=owner, attempt_ttl=check_seconds(attempt_ttl, "attempt_ttl"), clock=clock
         )
         self._sender = Sender(self._ledger, dict(gateways), policy or DeliveryPolicy())
         self._concurrency = check_integer(concurrency, "concurrency", least=1, most=1000)
@@ -100,32 +103,57 @@ class DeliveryService:
 
     def _deliver_due(self, limit: int, interrupt: Interrupt) -> Pass:
         check_integer(limit, "limit", least=1, most=10_000)
-        new = self._ledger.due(DeliveryStatus.PENDING, limit, self._refs)
-        again = self._ledger.due(DeliveryStatus.UNKNOWN, limit, self._refs)
-        room = max(limit // 2, limit - len(again))
+        done, left, hanging = Pass(), limit, set[str]()
+        while left:
+            known = len(hanging)
+            chosen = self._due(left, hanging)
+            part, behind = self._pass(chosen, self._sender.deliver, interrupt, hanging)
+            done = _sum(done, part)
+            # What is behind a receiver that hangs stays due: look past it for the others.
+            left = behind if len(hanging) > known else 0
+        return done
+
+    def _due(self, limit: int, hanging: Collection[str]) -> list[DueDelivery]:
+        new = self._ledger.due(DeliveryStatus.PENDING, limit, self._refs, list(hanging))
+        again = self._ledger.due(DeliveryStatus.UNKNOWN, limit, self._refs, list(hanging))
+        # Half of the pass for each; of an odd limit each gets the larger part now and then.
+        room = max((limit + random.randrange(2)) // 2, limit - len(again))
         chosen = new[:room]
-        return self._pass(chosen + again[: limit - len(chosen)], self._sender.deliver, interrupt)
+        return chosen + again[: limit - len(chosen)]
 
     def retry_attention(self, limit: int = 100, actor: str | None = None) -> Pass:
         """Try up to `limit` deliveries that wait for somebody's decision, under their own ids.
 
         Then, up to the limit, those that are due. `actor` is who asked for it, for the record.
         """
-        waiting = self.list_attention(limit)
-        chosen = [DueDelivery(r.invocation_id, r.delivery_ref) for r in waiting]
-        done = self._pass(chosen, lambda due: self._retry(due, actor), threading.Event())
-        if len(chosen) == limit:
-            return done
-        rest = self.deliver_due(limit - len(chosen))
-        return Pass(*(a + b for a, b in zip(done, rest, strict=True)))
+        check_integer(limit, "limit", least=1, most=10_000)
+        check_optional(actor, "actor")
+        chosen = list(islice(self._waiting(limit), limit))
+        done, _ = self._pass(
+            chosen, lambda due: self._sender.retry(due, actor), threading.Event(), set()
+        )
+        left = limit - len(chosen)
+        return _sum(done, self.deliver_due(left)) if left else done
+
+    def _waiting(self, page: int) -> Iterator[DueDelivery]:
+        """What waits for somebody's decision, without what is left to others."""
+        after = None
+        while found := self._ledger.attention(page, after):
+            for record in found:
+                if self._is_ours(record):
+                    yield DueDelivery(record.invocation_id, record.delivery_ref)
+            after = found[-1].invocation_id
+
+    def _is_ours(self, record: DeliveryRecord) -> bool:
+        return self._refs is None or record.delivery_ref in self._refs
 
     def retry(self, invocation_id: str, actor: str | None = None) -> DeliveryRecord:
         """Try this delivery now, unless it is delivered or being sent; its record afterwards.
 
-        Raises RUN_NOT_FOUND / delivery.
+        Raises RUN_NOT_FOUND / delivery. Raises RUN_INTEGRITY_ERROR, or RUN_CONFLICT /
+        different_request, for one that cannot be sent.
         """
-        record = self._ledger.get(invocation_id)
-        self._retry(DueDelivery(record.invocation_id, record.delivery_ref), actor)
+        self._sender.deliver_now(invocation_id, check_optional(actor, "actor"))
         return self._ledger.get(invocation_id)
 
     def deliver_run(self, record: RunRecord) -> DeliveryRecord | None:
@@ -134,8 +162,7 @@ class DeliveryService:
             return None
         invocation_id = delivery_invocation_id(record.run_id, record.delivery_ref)
         delivery = self._ledger.get(invocation_id)
-        ours = self._refs is None or delivery.delivery_ref in self._refs
-        if ours and delivery.attempts == 0:
+        if self._is_ours(delivery) and delivery.attempts == 0:
             self._sender.deliver(DueDelivery(invocation_id, delivery.delivery_ref))
             delivery = self._ledger.get(invocation_id)
         return delivery
@@ -180,14 +207,19 @@ class DeliveryService:
         chosen: Sequence[DueDelivery],
         act: Callable[[DueDelivery], str],
         interrupt: Interrupt,
-    ) -> Pass:
-        """Let the senders take one after the other; no receiver gets them all at first."""
-        hanging: set[str] = set()
+        hanging: set[str],
+    ) -> tuple[Pass, int]:
+        """Let the senders take one after the other; no receiver gets them all at first.
+
+        Adds the refs that turn out to hang; also gives how many were skipped because of that.
+        """
         failed = threading.Event()
 
         def one(due: DueDelivery) -> str:
-            if due.delivery_ref in hanging or failed.is_set() or interrupt.is_set():
+            if failed.is_set() or interrupt.is_set():
                 return "skipped"
+            if due.delivery_ref in hanging:
+                return "behind"
             begun = ticks()
             try:
                 outcome = act(due)
@@ -199,7 +231,7 @@ class DeliveryService:
             return outcome
 
         if not chosen:
-            return Pass()
+            return Pass(), 0
         with ThreadPoolExecutor(
             min(self._concurrency, len(chosen)), thread_name_prefix="runjournal-delivery"
         ) as senders:
@@ -208,12 +240,13 @@ class DeliveryService:
             except BaseException:  # also an interrupt that came while they were waited for
                 failed.set()
                 raise
-        return Pass(*(outcomes[name] for name in Pass._fields))
+        behind = outcomes["behind"]
+        outcomes["skipped"] += behind
+        return Pass(*(outcomes[name] for name in Pass._fields)), behind
 
-    def _retry(self, due: DueDelivery, actor: str | None) -> str:
-        # An attempt that nobody reported on is put on record before it is repeated.
-        self._sender.expire(due.invocation_id)
-        return self._sender.deliver(due, actor)
+
+def _sum(one: Pass, other: Pass) -> Pass:
+    return Pass(*(a + b for a, b in zip(one, other, strict=True)))
 
 
 def _in_turns(chosen: Sequence[DueDelivery]) -> Iterator[DueDelivery]:

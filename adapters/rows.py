@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -92,6 +93,32 @@ def delivery_of(invocation_id: str, *columns: Any) -> DeliveryRecord:
         )
     except (ValidationError, ValueError, TypeError) as e:
         raise _unreadable(f"delivery {invocation_id!r}", e) from e
+
+
+def readable_deliveries(
+    fetch: Callable[[str | None, int], Sequence[tuple[Any, ...]]],
+    read: Callable[[tuple[Any, ...]], DeliveryRecord],
+    set_aside: Callable[[str, str], None],
+    after: str | None,
+    limit: int,
+) -> list[DeliveryRecord]:
+    """A page of deliveries without those that cannot be read: each of them is set aside.
+
+    fetch  so many rows after an id, each ending with why it was set aside already
+    """
+    found: list[DeliveryRecord] = []
+    while wanted := limit - len(found):
+        rows = fetch(after, wanted)
+        for *row, attention in rows:
+            try:
+                found.append(read(tuple(row)))
+            except RunStoreError as e:
+                if attention is None:
+                    set_aside(row[0], e.message)
+        if len(rows) < wanted:
+            break
+        after = rows[-1][0]
+    return found
 
 
 def _unreadable(what: str, e: Exception) -> RunStoreError:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from . import delivering as d
-from .checks import check_identifier, check_seconds, check_text, readable
+from .checks import check_identifier, check_optional, check_seconds, check_text, readable
 from .delivery import (
     DeliveryRecord,
     DeliveryStatus,
@@ -24,6 +24,7 @@ from .errors import (
     RUN_INTEGRITY_ERROR,
     RUN_NOT_FOUND,
     RUN_OUTCOME_UNKNOWN,
+    RUN_STORE_UNAVAILABLE,
     RunStoreError,
 )
 from .events import TERMINAL_EVENTS, Event, RunQueued, run_stream
@@ -78,11 +79,18 @@ class DeliveryLedger:
         return self._read(check_identifier(invocation_id, "invocation id"))[0]
 
     def due(
-        self, status: DeliveryStatus, limit: int, refs: Sequence[str] | None = None
+        self,
+        status: DeliveryStatus,
+        limit: int,
+        refs: Sequence[str] | None = None,
+        but: Sequence[str] = (),
     ) -> list[DueDelivery]:
-        """The deliveries with this status that are due now, longest due first."""
+        """The deliveries with this status that are due now, longest due first.
+
+        refs, but  only those with one of these delivery refs, and none with one of those
+        """
         given = self._clock() if self._clock else None
-        return self._store.due_deliveries(status, limit, refs, given)
+        return self._store.due_deliveries(status, limit, refs, given, but)
 
     def attention(self, limit: int, after: str | None = None) -> list[DeliveryRecord]:
         """Those that wait for somebody's decision, in the order of their ids."""
@@ -94,18 +102,35 @@ class DeliveryLedger:
 
     # Writing.
 
-    def attempt(self, invocation_id: str, actor: str | None = None) -> Claimed | None:
+    def attempt(
+        self,
+        invocation_id: str,
+        actor: str | None = None,
+        *,
+        command_id: str | None = None,
+        again: bool = False,
+    ) -> Claimed | None:
         """Claim the next attempt; None if it is delivered already, or being sent by another.
+
+        again  whether it was asked for already under this command id, without a clear answer
 
         Only what is returned may be sent. Raises RUN_INVALID_TRANSITION / unreported: see `expire`.
         Raises RUN_CONFLICT / different_request when the run's end is no longer what the delivery
-        was requested for.
+        was requested for. Raises RUN_OUTCOME_UNKNOWN / reply_lost when it may have been claimed.
         """
+        record = self.get(invocation_id)
+        if record.status is DeliveryStatus.DELIVERED:
+            return None  # whatever has become of the run's events since
         # Read before it is claimed: what cannot be sent is not counted as an attempt.
-        request = self._request(self.get(invocation_id))
-        command = d.Attempt(command_id=self._ids.new(), actor=actor, owner=self.owner, ttl=self.ttl)
+        request = self._request(record)
+        command = d.Attempt(
+            command_id=command_id or self._ids.new(),
+            actor=check_optional(actor, "actor"),
+            owner=self.owner,
+            ttl=self.ttl,
+        )
         try:
-            record, written = self._perform(invocation_id, command)
+            record, written = self._perform(invocation_id, command, maybe_written=again)
         except RunStoreError as e:
             if (e.code, e.reason) == ("RUN_LEASE_HELD", "held"):
                 return None
@@ -166,36 +191,51 @@ class DeliveryLedger:
         return record, now
 
     def _perform(
-        self, invocation_id: str, command: d.DeliveryCommand
+        self, invocation_id: str, command: d.DeliveryCommand, maybe_written: bool = False
     ) -> tuple[DeliveryRecord, bool]:
-        """gather -> decide -> append; the record, and whether this command wrote."""
-        unsettled = 0
-        for _ in range(DECIDE_TRIES):
-            record, now = self._read(invocation_id)
-            if unsettled and self._wrote(command, record):
-                return record, True
-            events = d.decide_delivery(record, command, now)
-            if not events:
-                return record, False
-            change, after = self._change(record, events)
-            try:
-                if self._store.advance_delivery(change):
-                    return after, True
-            except RunStoreError as e:
-                # The reply was lost: look for it, and if it is not there write it again.
-                unsettled += e.code == RUN_OUTCOME_UNKNOWN
-                if not 0 < unsettled <= SETTLE_TRIES:
-                    raise
+        """gather -> decide -> append; the record, and whether this command's is its last event."""
+        lost = int(maybe_written)
+        try:
+            for _ in range(DECIDE_TRIES):
+                record, now = self._read(invocation_id)
+                if lost and self._wrote(command, record, now):
+                    return record, True
+                events = d.decide_delivery(record, command, now)
+                if not events:
+                    return record, False
+                change, after = self._change(record, events)
+                try:
+                    if self._store.advance_delivery(change):
+                        return after, True
+                except RunStoreError as e:
+                    # The reply was lost: look for it, and if it is not there write it again.
+                    if e.code != RUN_OUTCOME_UNKNOWN or lost == SETTLE_TRIES:
+                        raise
+                    lost += 1
+        except RunStoreError as e:
+            # Once a write may have landed, a store that is away says nothing about it.
+            if lost and e.code == RUN_STORE_UNAVAILABLE:
+                raise RunStoreError(
+                    RUN_OUTCOME_UNKNOWN,
+                    "reply_lost",
+                    f"delivery {invocation_id}: whether it was written is not known: {e}",
+                ) from e
+            raise
         raise RunStoreError(
             RUN_CONFLICT,
             "contended",
             f"delivery {invocation_id}: other writers were first {DECIDE_TRIES} times",
         )
 
-    def _wrote(self, command: d.DeliveryCommand, record: DeliveryRecord) -> bool:
-        stream = delivery_stream(record.invocation_id)
-        last = self._store.read(stream, max(0, record.version - 4))
-        return any(self._codec.open(e).command_id == command.command_id for e in last)
+    def _wrote(self, command: d.DeliveryCommand, record: DeliveryRecord, now: datetime) -> bool:
+        """Whether the command's event is the last one, and what it claimed has not run out.
+
+        What others wrote after it counts: an attempt that was given up meanwhile is not ours.
+        """
+        if record.sending is not None and now >= record.sending.expires_at:
+            return False
+        last = self._event(delivery_stream(record.invocation_id), record.version)
+        return last is not None and last.command_id == command.command_id
 
     def _change(
         self, record: DeliveryRecord, events: Sequence[Event]

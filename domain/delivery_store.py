@@ -39,7 +39,8 @@ class DeliveryStore(Protocol):
     def advance_delivery(self, change: Change) -> bool:
         """Write a delivery's next events and its row, or nothing.
 
-        Guard of the store: the row is at the expected version, which is at least 1. False if not.
+        Guards of the store: the row is at the expected version, which is at least 1, and the
+        stream is not past it. False if one is lost.
         """
         ...
 
@@ -49,10 +50,12 @@ class DeliveryStore(Protocol):
         limit: int,
         refs: Sequence[str] | None = None,
         now: datetime | None = None,
+        but: Sequence[str] = (),
     ) -> list[DueDelivery]:
         """Deliveries with this status whose `next_attempt_at` has come, longest due first.
 
         refs  only those with one of these delivery refs
+        but   none with one of these
         """
         ...
 
@@ -67,9 +70,14 @@ class DeliveryStore(Protocol):
         """Outbox rows in the order of their ids, after the id `after`.
 
         attention  only those that wait for somebody's decision (`needs_attention`)
+
+        A row that cannot be read is set aside and left out; `RunStore.attention` names it.
         """
         ...
 
     def set_aside_delivery(self, invocation_id: str, reason: str) -> None:
-        """Take a row that cannot be read out of what is due; its next event puts it back."""
+        """Take a row that cannot be read out of what is due; its next event puts it back.
+
+        Nothing else about it changes.
+        """
         ...

@@ -90,9 +90,10 @@ class Between:
         limit: int,
         refs: Sequence[str] | None = None,
         now: datetime | None = None,
+        but: Sequence[str] = (),
     ) -> list[DueDelivery]:
         self.calls.append("due_deliveries")
-        return self.store.due_deliveries(status, limit, refs, now)
+        return self.store.due_deliveries(status, limit, refs, now, but)
 
     def deliveries(
         self,

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from eventsourcing.persistence import IntegrityError
+
 from ...domain.delivery import DeliveryRecord, DeliveryStatus
 from ...domain.delivery_store import DeliveryReading, DueDelivery
 from ...domain.ports import Attention, Change
@@ -51,7 +53,10 @@ class MemoryDeliveries(MemoryProcessRecorder):
                 return False
             events = tuple(library_event(e) for e in change.events)
             write = put(self.outbox, record.invocation_id, DeliveryRow(record))
-            tables.publish(Commit(events, None, (write,)))
+            try:
+                tables.publish(Commit(events, None, (write,)))
+            except IntegrityError:
+                return False  # the stream is already past its expected version
             return True
 
     def due_deliveries(
@@ -60,6 +65,7 @@ class MemoryDeliveries(MemoryProcessRecorder):
         limit: int,
         refs: Sequence[str] | None = None,
         now: datetime | None = None,
+        but: Sequence[str] = (),
     ) -> list[DueDelivery]:
         with self._open():
             instant = now or self.now()
@@ -71,6 +77,7 @@ class MemoryDeliveries(MemoryProcessRecorder):
                 and row.record.next_attempt_at is not None
                 and row.record.next_attempt_at <= instant
                 and (refs is None or row.record.delivery_ref in refs)
+                and row.record.delivery_ref not in but
             ]
             return [DueDelivery(*identity) for _, *identity in sorted(due)[:limit]]
 

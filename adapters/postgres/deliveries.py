@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 import psycopg
 
@@ -11,7 +12,7 @@ from ...domain.delivery import DeliveryRecord, DeliveryStatus
 from ...domain.delivery_store import DeliveryReading, DueDelivery
 from ...domain.errors import RunStoreError
 from ...domain.ports import Change
-from ..rows import delivery_body_of, delivery_of
+from ..rows import delivery_body_of, delivery_of, readable_deliveries
 from . import delivery_statements as sql
 from .recorder import PostgresProcessRecorder
 
@@ -56,8 +57,10 @@ class PostgresDeliveries(PostgresProcessRecorder):
         limit: int,
         refs: Sequence[str] | None = None,
         now: datetime | None = None,
+        but: Sequence[str] = (),
     ) -> list[DueDelivery]:
-        rows = self.database.read(sql.DUE_DELIVERIES, status.value, now, refs, limit)
+        wanted = None if refs is None else list(refs)
+        rows = self.database.read(sql.DUE_DELIVERIES, status.value, now, wanted, list(but), limit)
         return [DueDelivery(*row) for row in rows]
 
     def deliveries(
@@ -70,7 +73,13 @@ class PostgresDeliveries(PostgresProcessRecorder):
     ) -> list[DeliveryRecord]:
         statement = sql.DELIVERIES_FOR_ATTENTION if attention else sql.LIST_DELIVERIES
         value = None if status is None else status.value
-        return [delivery_of(*row) for row in self.database.read(statement, value, after, limit)]
+
+        def fetch(after: str | None, wanted: int) -> list[tuple[Any, ...]]:
+            return self.database.read(statement, value, after, wanted)
+
+        return readable_deliveries(
+            fetch, lambda row: delivery_of(*row), self.set_aside_delivery, after, limit
+        )
 
     def set_aside_delivery(self, invocation_id: str, reason: str) -> None:
         self.database.write(sql.SET_ASIDE_DELIVERY, invocation_id, reason)

@@ -60,33 +60,33 @@ DUE_DELIVERIES = statement(
     """
     SELECT invocation_id, delivery_ref FROM @delivery_outbox
     WHERE status = $1 AND next_attempt_at <= (SELECT coalesce($2, clock_timestamp()))
-        AND ($3::text[] IS NULL OR delivery_ref = ANY ($3))
-    ORDER BY next_attempt_at, invocation_id LIMIT $4
+        AND attention IS NULL AND ($3::text[] IS NULL OR delivery_ref = ANY ($3))
+        AND delivery_ref <> ALL ($4::text[])
+    ORDER BY next_attempt_at, invocation_id LIMIT $5
     """,
-    (TEXT, MOMENT, TEXTS, INT8),
+    (TEXT, MOMENT, TEXTS, TEXTS, INT8),
     (TEXT, TEXT),
 )
 _LIST = f"""
-    SELECT {_DELIVERY} FROM @delivery_outbox
+    SELECT {_DELIVERY}, attention FROM @delivery_outbox
     WHERE ($1::text IS NULL OR status = $1) AND invocation_id > coalesce($2, '') {{only}}
     ORDER BY invocation_id LIMIT $3
 """
 #: NULL stands for all and for the beginning.
 LIST_DELIVERIES = statement(
-    "list_deliveries", _LIST.format(only=""), (TEXT, TEXT, INT8), _DELIVERY_TYPES
+    "list_deliveries", _LIST.format(only=""), (TEXT, TEXT, INT8), (*_DELIVERY_TYPES, TEXT)
 )
 #: Along an index that holds nothing else.
 DELIVERIES_FOR_ATTENTION = statement(
     "deliveries_for_attention",
     _LIST.format(only="AND status = 'unknown' AND next_attempt_at IS NULL AND attention IS NULL"),
     (TEXT, TEXT, INT8),
-    _DELIVERY_TYPES,
+    (*_DELIVERY_TYPES, TEXT),
 )
-#: A row that was set aside is unknown and due no more; its next event writes all of it anew.
+#: The rest of the row stays as its events made it.
 SET_ASIDE_DELIVERY = statement(
     "set_aside_delivery",
-    "UPDATE @delivery_outbox SET attention = $2, status = 'unknown', next_attempt_at = NULL"
-    " WHERE invocation_id = $1",
+    "UPDATE @delivery_outbox SET attention = $2 WHERE invocation_id = $1",
     (TEXT, TEXT),
     (),
 )

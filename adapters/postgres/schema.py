@@ -80,9 +80,10 @@ MIGRATIONS: tuple[str, ...] = (
     -- attention: why a row that cannot be read was set aside.
     ALTER TABLE delivery_outbox ADD COLUMN attention text;
     CREATE INDEX delivery_outbox_due ON delivery_outbox (status, next_attempt_at)
-        WHERE next_attempt_at IS NOT NULL;
+        WHERE next_attempt_at IS NOT NULL AND attention IS NULL;
     CREATE INDEX delivery_outbox_attention ON delivery_outbox (invocation_id)
         WHERE status = 'unknown' AND next_attempt_at IS NULL;
+    CREATE INDEX delivery_outbox_aside ON delivery_outbox (run_id) WHERE attention IS NOT NULL;
     """,
 )
 

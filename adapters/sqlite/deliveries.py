@@ -11,8 +11,15 @@ import orjson
 
 from ...domain.delivery import DeliveryRecord, DeliveryStatus
 from ...domain.delivery_store import DeliveryReading, DueDelivery
+from ...domain.errors import RunStoreError
 from ...domain.ports import Change
-from ..rows import delivery_body_of, delivery_of, from_microseconds, to_microseconds
+from ..rows import (
+    delivery_body_of,
+    delivery_of,
+    from_microseconds,
+    readable_deliveries,
+    to_microseconds,
+)
 from . import statements as sql
 from .recorder import SQLiteProcessRecorder
 
@@ -28,13 +35,17 @@ class SQLiteDeliveries(SQLiteProcessRecorder):
     def advance_delivery(self, change: Change) -> bool:
         record = change.record
         assert isinstance(record, DeliveryRecord)  # a delivery's change
-        with self.database.writing() as conn:
-            *columns, head, body = _columns(record)
-            values = (*columns, head, body, record.invocation_id, change.expected_version)
-            if conn.execute(sql.ADVANCE_DELIVERY, values).rowcount != 1:
-                return False
-            for stream, version, topic, data, _hash in change.events:
-                conn.execute(sql.INSERT_EVENT, (stream, version, topic, data))
+        values = (*_columns(record), record.invocation_id, change.expected_version)
+        try:
+            with self.database.writing() as conn:
+                if conn.execute(sql.ADVANCE_DELIVERY, values).rowcount != 1:
+                    return False
+                for stream, version, topic, data, _hash in change.events:
+                    conn.execute(sql.INSERT_EVENT, (stream, version, topic, data))
+        except RunStoreError as e:
+            if isinstance(e.__cause__, sqlite3.IntegrityError):
+                return False  # the stream is already past its expected version
+            raise
         return True
 
     def due_deliveries(
@@ -43,11 +54,12 @@ class SQLiteDeliveries(SQLiteProcessRecorder):
         limit: int,
         refs: Sequence[str] | None = None,
         now: datetime | None = None,
+        but: Sequence[str] = (),
     ) -> list[DueDelivery]:
         at = to_microseconds(now or datetime.now(UTC))
-        wanted = None if refs is None else orjson.dumps(list(refs)).decode()
+        values = (status.value, at, None if refs is None else _array(refs), _array(but), limit)
         with self.database.reading() as conn:
-            rows = conn.execute(sql.DUE_DELIVERIES, (status.value, at, wanted, limit)).fetchall()
+            rows = conn.execute(sql.DUE_DELIVERIES, values).fetchall()
         return [DueDelivery(*row) for row in rows]
 
     def deliveries(
@@ -59,11 +71,13 @@ class SQLiteDeliveries(SQLiteProcessRecorder):
         after: str | None = None,
     ) -> list[DeliveryRecord]:
         statement = sql.DELIVERIES_FOR_ATTENTION if attention else sql.LIST_DELIVERIES
-        with self.database.reading() as conn:
-            rows = conn.execute(
-                statement, (None if status is None else status.value, after, limit)
-            ).fetchall()
-        return [_record(row) for row in rows]
+        value = None if status is None else status.value
+
+        def fetch(after: str | None, wanted: int) -> list[tuple[Any, ...]]:
+            with self.database.reading() as conn:
+                return conn.execute(statement, (value, after, wanted)).fetchall()
+
+        return readable_deliveries(fetch, _record, self.set_aside_delivery, after, limit)
 
     def set_aside_delivery(self, invocation_id: str, reason: str) -> None:
         with self.database.writing() as conn:
@@ -82,6 +96,10 @@ def write_delivery(conn: sqlite3.Connection, change: Change) -> bool:
     except sqlite3.IntegrityError:
         return False  # the version guard is lost
     return True
+
+
+def _array(names: Sequence[str]) -> str:
+    return orjson.dumps(list(names)).decode()
 
 
 def _columns(record: DeliveryRecord) -> tuple[Any, ...]:

@@ -70,9 +70,10 @@ MIGRATIONS: tuple[str, ...] = (
     -- attention: why a row that cannot be read was set aside.
     ALTER TABLE delivery_outbox ADD COLUMN attention TEXT;
     CREATE INDEX delivery_outbox_due ON delivery_outbox (status, next_attempt_at)
-        WHERE next_attempt_at IS NOT NULL;
+        WHERE next_attempt_at IS NOT NULL AND attention IS NULL;
     CREATE INDEX delivery_outbox_attention ON delivery_outbox (invocation_id)
         WHERE status = 'unknown' AND next_attempt_at IS NULL;
+    CREATE INDEX delivery_outbox_aside ON delivery_outbox (run_id) WHERE attention IS NOT NULL;
     """,
 )
 
@@ -151,33 +152,30 @@ ATTENTION = (
 _DELIVERY = (
     "invocation_id, run_id, delivery_ref, status, version, next_attempt_at, updated_at, head, body"
 )
-#: A row that was set aside is unknown and due no more, so no index holds it; its next event writes
-#: all of it anew.
-SET_ASIDE_DELIVERY = (
-    "UPDATE delivery_outbox SET attention = ?, status = 'unknown', next_attempt_at = NULL"
-    " WHERE invocation_id = ?"
-)
+#: The rest of the row stays as its events made it.
+SET_ASIDE_DELIVERY = "UPDATE delivery_outbox SET attention = ? WHERE invocation_id = ?"
 #: The version decides between two who would write.
 ADVANCE_DELIVERY = (
     "UPDATE delivery_outbox SET status = ?, version = ?, next_attempt_at = ?, updated_at = ?,"
     " head = ?, body = ?, attention = NULL WHERE invocation_id = ? AND version = ?"
 )
 GET_DELIVERY = f"SELECT {_DELIVERY} FROM delivery_outbox WHERE invocation_id = ?"
-#: Ordered by the index; refs come as a JSON array, NULL for all.
+#: Ordered by the index; refs come as JSON arrays, NULL for all.
 DUE_DELIVERIES = (
     "SELECT invocation_id, delivery_ref FROM delivery_outbox"
-    " WHERE status = ?1 AND next_attempt_at <= ?2"
+    " WHERE status = ?1 AND next_attempt_at <= ?2 AND attention IS NULL"
     " AND (?3 IS NULL OR delivery_ref IN (SELECT value FROM json_each(?3)))"
-    " ORDER BY next_attempt_at, invocation_id LIMIT ?4"
+    " AND delivery_ref NOT IN (SELECT value FROM json_each(?4))"
+    " ORDER BY next_attempt_at, invocation_id LIMIT ?5"
 )
 #: NULL stands for all and for the beginning.
 LIST_DELIVERIES = (
-    f"SELECT {_DELIVERY} FROM delivery_outbox WHERE (?1 IS NULL OR status = ?1)"
+    f"SELECT {_DELIVERY}, attention FROM delivery_outbox WHERE (?1 IS NULL OR status = ?1)"
     " AND invocation_id > coalesce(?2, '') ORDER BY invocation_id LIMIT ?3"
 )
 #: Along an index that holds nothing else.
 DELIVERIES_FOR_ATTENTION = (
-    f"SELECT {_DELIVERY} FROM delivery_outbox WHERE status = 'unknown'"
+    f"SELECT {_DELIVERY}, attention FROM delivery_outbox WHERE status = 'unknown'"
     " AND next_attempt_at IS NULL AND attention IS NULL"
     " AND (?1 IS NULL OR status = ?1) AND invocation_id > coalesce(?2, '')"
     " ORDER BY invocation_id LIMIT ?3"
