@@ -202,5 +202,5 @@ def _told(error: Exception) -> str:
     if len(text) > LOOKED_AT:
         # The last word may be half of an address, which would not be known for one.
         text = text[:LOOKED_AT].rpartition(" ")[0] or text[:LOOKED_AT]
-    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in mask(text))
-    return readable(line.strip() or name)
+    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in mask(text).strip())
+    return readable(line or name)

@@ -216,6 +216,21 @@ class LosesReplies(Between):
         self._reach()
         return super().get_delivery(invocation_id, now)
 
+    def due_deliveries(
+        self,
+        status: DeliveryStatus,
+        limit: int,
+        refs: Sequence[str] | None = None,
+        now: datetime | None = None,
+        but: Sequence[str] = (),
+    ) -> list[DueDelivery]:
+        self._reach()
+        return super().due_deliveries(status, limit, refs, now, but)
+
+    def now(self) -> datetime:
+        self._reach()
+        return super().now()
+
     def get(self, run_id: str, now: datetime | None = None) -> Reading:
         self._reach()
         return super().get(run_id, now)
