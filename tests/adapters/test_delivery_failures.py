@@ -84,13 +84,13 @@ def test_odd_error_text_is_stored(journal: Journal) -> None:
 
 
 def test_exception_without_a_text(journal: Journal) -> None:
-    class Broken(Exception):
+    class BrokenError(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no text")
 
     invocation_id = end_run(journal)
-    assert DeliveryService(journal, {"*": Receiver(Broken())}).deliver_due() == Pass(unknown=1)
-    assert row(journal, invocation_id).error == "Broken: its text cannot be had"
+    assert DeliveryService(journal, {"*": Receiver(BrokenError())}).deliver_due() == Pass(unknown=1)
+    assert row(journal, invocation_id).error == "BrokenError: its text cannot be had"
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)])
@@ -195,7 +195,7 @@ def test_end_that_could_not_be_recorded_is_unknown_later(
 def test_claim_whose_reply_is_lost_while_the_store_stays_away(
     journal: Journal, behind: Journal, losing: LosesReplies, lost: str
 ) -> None:
-    """Sent, once, as soon as the claim is known: it must not look like one that may have arrived."""
+    """Sent, once, when the claim is known: it must not look like one that may have arrived."""
     invocation_id = end_run(journal)
     setattr(losing, lost, 1)
     losing.stays_down = True

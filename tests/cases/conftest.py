@@ -78,7 +78,7 @@ def outbox_rows(journal_url: str) -> Callable[[Journal, str], list[tuple[str, st
             with psycopg.connect(journal_url) as conn:
                 return conn.execute(f"{OUTBOX} %s".encode(), (run_id,)).fetchall()
         store: Any = journal.store
-        found = [r for r in store.outbox.values() if r.run_id == run_id]
-        return [(r.invocation_id, r.status.value) for r in found]
+        records = [kept.record for kept in store.outbox.values()]
+        return [(r.invocation_id, r.status.value) for r in records if r.run_id == run_id]
 
     return rows
