@@ -18,6 +18,9 @@ and, for a store whose data outlive it (a must where it claims cross-process ato
         def spoil(self, store, run_id):
             ...  # damage the stored record of this run
 
+        def spoil_delivery(self, store, invocation_id):
+            ...  # damage this delivery's row in the outbox
+
 A store that can let a name have one holder at a time (`exclusive`) is also enrolled in
 `ExclusionContract`, or, where a second store can be opened on its data, in `FarExclusionContract`.
 

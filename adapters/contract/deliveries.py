@@ -123,6 +123,13 @@ class DeliveryContract(StoreHooks):
         assert sorted(due(store, START, refs=["billing", "Inbox"])) == ["run-Inbox", "run-billing"]
         assert due(store, START, refs=[]) == []
 
+    def test_none_with_a_ref_that_is_excluded(self, store: RunStore, scribe: Scribe) -> None:
+        for ref in ("inbox", "Inbox", "billing"):
+            put_delivery(store, scribe, f"run-{ref}", ref)
+        assert due(store, START, but=["Inbox", "billing", "none"]) == ["run-inbox"]
+        assert due(store, START, refs=["inbox", "billing"], but=["inbox"]) == ["run-billing"]
+        assert due(store, START, but=["inbox", "Inbox"], limit=1) == ["run-billing"]
+
     def test_attempt_is_not_due_before_it_has_run_out(
         self, store: RunStore, scribe: Scribe
     ) -> None:
@@ -140,6 +147,18 @@ class DeliveryContract(StoreHooks):
         early = late._replace(expected_version=7)
         assert not store.advance_delivery(early)
         assert (kept(store, record.invocation_id), tuple(store.read(late.stream))) == before
+
+    def test_stream_that_is_past_its_row_is_refused(self, store: RunStore, scribe: Scribe) -> None:
+        """As after a row was brought back from somewhere: refused like any lost version."""
+        record = put_delivery(store, scribe)
+        first = scribe.delivery(record, attempt(scribe), START)
+        assert store.advance_delivery(first._replace(record=record))
+        events = tuple(store.read(first.stream))
+        assert not store.advance_delivery(scribe.delivery(record, attempt(scribe), START))
+        assert (kept(store, record.invocation_id), tuple(store.read(first.stream))) == (
+            record,
+            events,
+        )
 
     def test_unknown_delivery_cannot_be_advanced(self, store: RunStore, scribe: Scribe) -> None:
         record = put_delivery(store, scribe).model_copy(update={"invocation_id": "delivery-none"})
@@ -205,3 +224,16 @@ class DeliveryContract(StoreHooks):
         assert store.advance_delivery(scribe.delivery(record, attempt(scribe), START))
         assert store.attention() == []
         assert due(store, after(TTL)) == ["other", "run"]
+
+    def test_setting_aside_changes_nothing_else(self, store: RunStore, scribe: Scribe) -> None:
+        """It is no event: the row stays what its events make it, also one that is delivered."""
+        record = put_delivery(store, scribe)
+        store.set_aside_delivery(record.invocation_id, "cannot be read")
+        assert kept(store, record.invocation_id) == record
+        assert store.deliveries(status=PENDING) == [record]
+        change = scribe.delivery(record, Succeed(command_id="done", attempt=1), START)
+        assert store.advance_delivery(change)
+        store.set_aside_delivery(record.invocation_id, "cannot be read")
+        assert kept(store, record.invocation_id) == change.record
+        store.set_aside_delivery("delivery-none", "nobody knows it")
+        assert len(store.attention()) == 1

@@ -9,6 +9,7 @@ import pytest
 from ...domain.errors import RUN_INTEGRITY_ERROR
 from ...domain.ports import Change, Guard, LeaseRef, Reply, RunStore
 from .claims import granting, names
+from .deliveries import attempt, due, kept, put_delivery
 from .scribe import START, TTL, Scribe, after, record_of
 from .tools import (
     StoreHooks,
@@ -35,6 +36,10 @@ class PersistenceContract(StoreHooks):
     def spoil(self, store: RunStore, run_id: str) -> None:
         """Make the stored record of this run unreadable, as a damaged disk would."""
         raise NotImplementedError("enrol the backend: spoil damages a stored record")
+
+    def spoil_delivery(self, store: RunStore, invocation_id: str) -> None:
+        """Make this delivery's row in the outbox unreadable."""
+        raise NotImplementedError("enrol the backend: spoil_delivery damages a stored delivery")
 
     @pytest.fixture
     def second(self, store: RunStore) -> Iterator[RunStore]:
@@ -101,3 +106,53 @@ class PersistenceContract(StoreHooks):
         assert "damaged" in caught.value.message
         assert names(store.claim(None, 10, granting(scribe), after(2))) == ["sound"]
         assert [mark.run_id for mark in store.attention()] == ["damaged"]
+
+    def test_delivery_survives_reopening(
+        self, store: RunStore, scribe: Scribe, second: RunStore
+    ) -> None:
+        tried = put_delivery(store, scribe)
+        change = scribe.delivery(tried, attempt(scribe), START)
+        assert store.advance_delivery(change)
+        aside = put_delivery(store, scribe, "aside")
+        store.set_aside_delivery(aside.invocation_id, "damaged")
+        put_delivery(store, scribe, "fresh")
+        listed, events = store.deliveries(), list(store.read(change.stream))
+        assert len(listed) == 3
+        store.close()
+        assert kept(second, tried.invocation_id) == change.record
+        assert (second.deliveries(), list(second.read(change.stream))) == (listed, events)
+        assert due(second, after(TTL)) == ["fresh", "run"]
+        assert [tuple(mark) for mark in second.attention()] == [("aside", "damaged")]
+
+    def test_attempts_through_two_stores_have_one_winner(
+        self, store: RunStore, second: RunStore, scribe: Scribe
+    ) -> None:
+        for number in range(5):
+            record = put_delivery(store, scribe, f"run-{number}")
+            changes = [
+                scribe.delivery(record, attempt(scribe, owner=f"sender-{n}"), START)
+                for n in range(6)
+            ]
+
+            def claim(number: int, changes: list[Change] = changes) -> bool | None:
+                sender = second if number % 2 else store
+                return sender.advance_delivery(changes[number]) or None
+
+            (winner,) = won(race(len(changes), claim))
+            for opened in (store, second):
+                assert kept(opened, record.invocation_id) == changes[winner].record
+                assert len(opened.read(changes[winner].stream)) == 2
+
+    def test_damaged_delivery_is_named_and_set_aside(self, store: RunStore, scribe: Scribe) -> None:
+        damaged = put_delivery(store, scribe, "damaged").invocation_id
+        sound = [put_delivery(store, scribe, f"sound-{n}") for n in range(3)]
+        self.spoil_delivery(store, damaged)
+        with refused(RUN_INTEGRITY_ERROR, "unreadable_record") as caught:
+            store.get_delivery(damaged, START)
+        assert damaged in caught.value.message
+        # A list leaves it out, and its pages are as long as they should be.
+        ids = sorted(r.invocation_id for r in sound)
+        assert [r.invocation_id for r in store.deliveries(limit=2)] == ids[:2]
+        assert [r.invocation_id for r in store.deliveries()] == ids
+        assert [mark.run_id for mark in store.attention()] == ["damaged"]
+        assert len(due(store, START)) == 3

@@ -7,7 +7,12 @@ from datetime import timedelta
 import pytest
 
 from ...domain.delivery import DeliveryRecord, DeliveryStatus, delivery_stream
-from ...domain.errors import RUN_INVALID_TRANSITION, RUN_LEASE_HELD, RUN_NOT_FOUND
+from ...domain.errors import (
+    RUN_INVALID_TRANSITION,
+    RUN_LEASE_HELD,
+    RUN_NOT_FOUND,
+    RUN_OUTCOME_UNKNOWN,
+)
 from ...domain.ports import RunStore
 from .between import LosesReplies
 from .deliveries import attempt, folded, kept, put_delivery
@@ -129,6 +134,39 @@ class SendingContract(StoreHooks):
         assert ledger.succeeded(claimed.record).status == "delivered"
         topics = [e.topic for e in store.read(delivery_stream(invocation_id))]
         assert topics == ["delivery.requested", "delivery.attempted", "delivery.succeeded"]
+
+    def test_claim_that_was_given_up_while_its_reply_was_lost_is_not_ours(
+        self, store: RunStore, clock: SteppedClock, invocation_id: str
+    ) -> None:
+        """Long after the claim landed its sender learns of it: another one is at work by then."""
+        losing = LosesReplies(store)
+        slow, other = deliveries_on(losing, clock), deliveries_on(store, clock, "sender-2")
+        losing.replies, losing.stays_down = 1, True
+        with refused(RUN_OUTCOME_UNKNOWN, "reply_lost"):
+            slow.attempt(invocation_id, command_id="claim")
+        losing.cut_off = False
+        clock.advance(TTL)
+        with refused(RUN_INVALID_TRANSITION, "unreported"):
+            slow.attempt(invocation_id, command_id="claim", again=True)
+        other.expire(invocation_id, lambda _: None)
+        theirs = other.attempt(invocation_id)
+        assert theirs is not None
+        assert slow.attempt(invocation_id, command_id="claim", again=True) is None
+        assert kept(store, invocation_id) == theirs.record
+
+    def test_claim_whose_reply_was_lost_is_ours_when_asked_again(
+        self, store: RunStore, clock: SteppedClock, invocation_id: str
+    ) -> None:
+        losing = LosesReplies(store)
+        ledger = deliveries_on(losing, clock)
+        losing.replies, losing.stays_down = 1, True
+        with refused(RUN_OUTCOME_UNKNOWN, "reply_lost"):
+            ledger.attempt(invocation_id, command_id="claim")
+        losing.cut_off = False
+        clock.advance(TTL - 1)
+        claimed = ledger.attempt(invocation_id, command_id="claim", again=True)
+        assert claimed is not None
+        assert (claimed.record.attempts, claimed.record.version) == (1, 2)
 
     def test_unknown_invocation_id_is_refused(self, store: RunStore, clock: SteppedClock) -> None:
         with refused(RUN_NOT_FOUND, "delivery"):

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from runjournal.adapters.contract import Between, PersistenceContract, RunStoreContract
 from runjournal.adapters.memory.store import MemoryStore
 from runjournal.domain import RunRecord
+from runjournal.domain.delivery import DeliveryRecord, DeliveryStatus
+from runjournal.domain.delivery_store import DeliveryReading, DueDelivery
 from runjournal.domain.ports import (
     Atomicity,
     Change,
@@ -367,6 +369,159 @@ class ClaimsToReachFurther(Between):
         return "cross-process"
 
 
+class IgnoresTheDeliverysVersion(Between):
+    """Writes at whatever version the delivery is."""
+
+    def advance_delivery(self, change: Change) -> bool:
+        last = self.store.read(change.stream)
+        by = (last[-1].version if last else 0) - change.expected_version
+        record = change.record.model_copy(update={"version": change.record.version + by})
+        events = tuple(e._replace(version=e.version + by) for e in change.events)
+        moved = Change(change.stream, change.expected_version + by, events, record)
+        return super().advance_delivery(moved)
+
+
+class Asking(Between):
+    """Breaks nothing: for those that ask for, or answer with, other deliveries than they should."""
+
+    def asked(
+        self, refs: Sequence[str] | None, now: datetime | None, but: Sequence[str]
+    ) -> tuple[Sequence[str] | None, datetime | None, Sequence[str]]:
+        return refs, now, but
+
+    def answered(self, due: list[DueDelivery]) -> list[DueDelivery]:
+        return due
+
+    def due_deliveries(
+        self,
+        status: DeliveryStatus,
+        limit: int,
+        refs: Sequence[str] | None = None,
+        now: datetime | None = None,
+        but: Sequence[str] = (),
+    ) -> list[DueDelivery]:
+        asked = self.asked(refs, now, but)
+        return self.answered(super().due_deliveries(status, limit, *asked))
+
+
+class DeliversEarly(Asking):
+    """Takes a delivery for due an instant too early."""
+
+    def asked(self, refs: Any, now: datetime | None, but: Any) -> Any:
+        return refs, now + INSTANT if now else now, but
+
+
+class DeliversLatestFirst(Asking):
+    """Those that became due last come first."""
+
+    def answered(self, due: list[DueDelivery]) -> list[DueDelivery]:
+        return due[::-1]
+
+
+class IgnoresRefs(Asking):
+    """Gives out what another sender is there for."""
+
+    def asked(self, refs: Any, now: Any, but: Any) -> Any:
+        return None, now, but
+
+
+class IgnoresExcludedRefs(Asking):
+    """Gives out what the sender did not want."""
+
+    def asked(self, refs: Any, now: Any, but: Any) -> Any:
+        return refs, now, ()
+
+
+class ForgetsDeliveriesSetAside(Between):
+    """Goes on handing out what cannot be read."""
+
+    def set_aside_delivery(self, invocation_id: str, reason: str) -> None:
+        pass
+
+
+class KeepsDeliveriesSetAside(Asking):
+    """Never hands out again what was set aside once."""
+
+    def __init__(self, store: RunStore) -> None:
+        super().__init__(store)
+        self._aside: set[str] = set()
+
+    def set_aside_delivery(self, invocation_id: str, reason: str) -> None:
+        self._aside.add(invocation_id)
+        super().set_aside_delivery(invocation_id, reason)
+
+    def answered(self, due: list[DueDelivery]) -> list[DueDelivery]:
+        return [d for d in due if d.invocation_id not in self._aside]
+
+
+class ChangesWhatItSetsAside(KeepsDeliveriesSetAside):
+    """Takes what was set aside for unknown, though no event says so."""
+
+    def get_delivery(self, invocation_id: str, now: datetime | None = None) -> DeliveryReading:
+        record, at = super().get_delivery(invocation_id, now)
+        if record is not None and invocation_id in self._aside:
+            record = record.model_copy(update={"status": DeliveryStatus.UNKNOWN})
+        return DeliveryReading(record, at)
+
+
+class AdvancesWithoutAnEvent(Between):
+    """Moves the delivery's row and keeps no record of why."""
+
+    def advance_delivery(self, change: Change) -> bool:
+        return super().advance_delivery(change._replace(events=()))
+
+
+class AdvancesWithoutTheRow(Between):
+    """Keeps the event and leaves the delivery's row as it was."""
+
+    def advance_delivery(self, change: Change) -> bool:
+        record = change.record
+        assert isinstance(record, DeliveryRecord)
+        before = self.store.get_delivery(record.invocation_id).record
+        return before is not None and super().advance_delivery(change._replace(record=before))
+
+
+class DropsAField(Between):
+    """Forgets since when a delivery has been tried."""
+
+    def get_delivery(self, invocation_id: str, now: datetime | None = None) -> DeliveryReading:
+        record, at = super().get_delivery(invocation_id, now)
+        dropped = record and record.model_copy(update={"trying_since": None})
+        return DeliveryReading(dropped, at)
+
+
+class ListsDeliveriesTwice(Between):
+    """Begins the next page of deliveries with the last one of the page before."""
+
+    def deliveries(
+        self,
+        *,
+        status: DeliveryStatus | None = None,
+        attention: bool = False,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[DeliveryRecord]:
+        options: Any = {"status": status, "attention": attention, "limit": limit}
+        found = super().deliveries(after=after, **options)
+        last = self.store.get_delivery(after).record if after else None
+        return [last, *found][:limit] if last else found
+
+
+class ListsOthersForAttention(Between):
+    """Also lists what will be tried again by itself."""
+
+    def deliveries(
+        self,
+        *,
+        status: DeliveryStatus | None = None,
+        attention: bool = False,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[DeliveryRecord]:
+        wanted = DeliveryStatus.UNKNOWN if attention else status
+        return super().deliveries(status=wanted, limit=limit, after=after)
+
+
 class BrokenContract(RunStoreContract):
     """The contract on one of the stores above, around a sound one."""
 
@@ -381,7 +536,14 @@ def _contract(store_class: type[Between]) -> type[BrokenContract]:
     return type(name, (BrokenContract,), {"store_class": store_class, "__module__": __name__})
 
 
-BROKEN = [c for c in Between.__subclasses__() if c.__module__ == __name__ and c is not Sound]
+BROKEN = [
+    c
+    for c in list(globals().values())
+    if isinstance(c, type)
+    and issubclass(c, Between)
+    and c.__module__ == __name__
+    and c not in (Sound, Asking)
+]
 globals().update({f"Test{c.__name__}": _contract(c) for c in [Sound, *BROKEN]})
 
 

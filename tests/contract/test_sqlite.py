@@ -7,6 +7,8 @@ from pathlib import Path
 from runjournal.adapters.contract import FarExclusionContract, PersistenceContract, RunStoreContract
 from runjournal.adapters.sqlite.store import SQLiteStore
 
+from ..receivers import spoil_row
+
 
 class TestSQLiteStore(RunStoreContract, PersistenceContract, FarExclusionContract):
     def make_store(self, tmp_path: Path) -> SQLiteStore:
@@ -18,3 +20,6 @@ class TestSQLiteStore(RunStoreContract, PersistenceContract, FarExclusionContrac
     def spoil(self, store: SQLiteStore, run_id: str) -> None:
         with closing(sqlite3.connect(store.database.path)) as conn, conn:
             conn.execute("UPDATE runs SET body = x'ff' WHERE run_id = ?", (run_id,))
+
+    def spoil_delivery(self, store: SQLiteStore, invocation_id: str) -> None:
+        spoil_row(f"sqlite:///{store.database.path}", invocation_id)

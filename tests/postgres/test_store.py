@@ -12,6 +12,8 @@ from runjournal.adapters.contract.tools import refused
 from runjournal.adapters.postgres.database import Database
 from runjournal.adapters.postgres.store import PostgresStore
 
+from ..receivers import spoil_row
+
 
 class StoreOnPostgres(RunStoreContract, PersistenceContract):
     pooler = False
@@ -35,6 +37,9 @@ class StoreOnPostgres(RunStoreContract, PersistenceContract):
     def spoil(self, store: PostgresStore, run_id: str) -> None:
         with psycopg.connect(self.urls[id(store)]) as conn:
             conn.execute("UPDATE runs SET body = '\\xff' WHERE run_id = %s", (run_id,))
+
+    def spoil_delivery(self, store: PostgresStore, invocation_id: str) -> None:
+        spoil_row(self.urls[id(store)], invocation_id)
 
 
 class TestPostgresStore(StoreOnPostgres, FarExclusionContract):
