@@ -40,7 +40,8 @@ EXITS: Final[dict[int, str]] = {
     CONFLICT: "the run's state does not allow it: RUN_CONFLICT, RUN_INVALID_TRANSITION, "
     "RUN_ALREADY_TERMINAL, RUN_SUSPENDED",
     LEASE: "somebody else holds the run: RUN_LEASE_HELD, RUN_LEASE_LOST",
-    INTEGRITY: "what is stored cannot be trusted or read: RUN_INTEGRITY_ERROR",
+    INTEGRITY: "what is stored cannot be trusted or read: RUN_INTEGRITY_ERROR, or something that "
+    "`verify` found",
     UNAVAILABLE: "the store or the system failed, or a reply was lost: RUN_STORE_UNAVAILABLE, "
     "RUN_OUTCOME_UNKNOWN",
     LEFT_BEHIND: "a worker ended and left a run to its lease's expiry, because the handler did not "
