@@ -108,14 +108,22 @@ def test_of_three_at_once_one_runs(cli: Any, spawn: Spawn, wait_until: WaitUntil
 
 
 def test_killed_exec_takes_its_command_along(
-    cli: Any, spawn: Spawn, wait_until: WaitUntil, journal: Journal
+    spawn: Spawn, wait_until: WaitUntil, journal: Journal
 ) -> None:
-    stubborn = Stubborn(spawn, wait_until, "--ttl", "1.5", "--grace", "0.2")
+    stubborn = Stubborn(spawn, wait_until, "--ttl", "600", "--grace", "0.2")
     stubborn.process.kill()
     wait_until(stubborn.is_gone)
     assert record_of(journal).status == "running"  # nobody could give it back
+
+
+def test_after_a_killed_exec_another_takes_over(
+    cli: Any, spawn: Spawn, wait_until: WaitUntil
+) -> None:
+    stubborn = Stubborn(spawn, wait_until, "--ttl", "1", "--grace", "0.2")
+    stubborn.process.kill()
     script = 'echo "$RUNJOURNAL_FENCING_TOKEN $RUNJOURNAL_ATTEMPT"'
     assert finish(spawn("exec", "a", "--wait", "--", "sh", "-c", script), 0) == ("2 2\n", "")
+    assert stubborn.is_gone()
     assert cli.json("show", "a")["status"] == "completed"
 
 
@@ -380,9 +388,11 @@ def test_output_that_nobody_reads_does_not_stop_the_work(cli: Any, wait_until: W
     assert cli.lines("log", "a")[-1]["result"]["outputTail"].endswith("100000\nlast\n")
 
 
-def test_closed_standard_files_are_no_place_for_a_journal(cli: Any) -> None:
-    command = " ".join(EXEC)
-    subprocess.run(f"{command} a -- sh -c 'echo out' <&- >&- 2>&-", shell=True, check=True)
+def test_closed_standard_files_are_replaced(cli: Any) -> None:
+    """What is opened next would get their numbers, and the output would be written into it."""
+    script = "echo out; echo err >&2; runjournal checkpoint --state 1"
+    command = f"{' '.join(EXEC)} a -- sh -c '{script}' <&- >&- 2>&-"
+    subprocess.run(command, shell=True, check=True)
     assert cli.lines("log", "a")[-1]["result"]["outputTail"] == "out\n"
 
 
