@@ -388,12 +388,15 @@ def test_output_that_nobody_reads_does_not_stop_the_work(cli: Any, wait_until: W
     assert cli.lines("log", "a")[-1]["result"]["outputTail"].endswith("100000\nlast\n")
 
 
-def test_closed_standard_files_are_replaced(cli: Any) -> None:
-    """What is opened next would get their numbers, and the output would be written into it."""
+def test_closed_standard_files_are_replaced(new_postgres: Callable[[], str]) -> None:
+    """What is opened next, such as a connection, would get their numbers, and the output."""
+    url = new_postgres()
     script = "echo out; echo err >&2; runjournal checkpoint --state 1"
-    command = f"{' '.join(EXEC)} a -- sh -c '{script}' <&- >&- 2>&-"
+    command = f"{' '.join(EXEC[:-1])} --db '{url}' exec a -- sh -c '{script}' <&- >&- 2>&-"
     subprocess.run(command, shell=True, check=True)
-    assert cli.lines("log", "a")[-1]["result"]["outputTail"] == "out\n"
+    with open_journal(url) as journal:
+        *_, end = journal.events("a")
+        assert end.result["outputTail"] == "out\n"  # type: ignore[attr-defined]
 
 
 def test_what_a_command_leaves_behind_ends_with_it(cli: Any, spawn: Spawn) -> None:
