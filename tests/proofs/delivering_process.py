@@ -1,7 +1,8 @@
 """A delivery process that is there to be killed: URL PORT SECRET OWNER TTL SPOT.
 
 Posts through a webhook with a secret of its own. At its SPOT ("claimed": before it sends, "sent":
-before it reports) it says so on stdout and waits for its end; "none": it goes on. Logs to stderr.
+before it reports) it says so on stdout and waits for its end; "none": it says that it is ready, and
+goes on until its stdin is closed. Logs to stderr.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ def main(url: str, port: str, secret: str, owner: str, ttl: str, spot: str) -> N
     threading.Thread(target=until_told, daemon=True).start()
     policy = DeliveryPolicy(first_pause=0.01, longest_pause=0.05, retry_ambiguous=True)
     with open_journal(url) as journal:
+        if spot == "none":
+            print("ready", flush=True)
         DeliveryService(
             journal,
             {"*": Pausing(webhook, spot)},

@@ -161,3 +161,27 @@ def test_senders_killed_between_claim_and_report(
     held = stored_bytes(journal_url)
     assert b"127.0.0.1 answered 500" in held
     assert SECRET.encode() not in held
+
+
+def test_two_processes_send_nothing_twice(
+    journal: Journal, journal_url: str, sink: Sink, start_script: Start, wait_until: Until
+) -> None:
+    """Both are there before there is anything to send, and both want all of it."""
+    sink.start()
+    senders = [
+        start_script(PROCESS, journal_url, sink.port, SECRET, f"sender-{n}", 60, "none")
+        for n in range(2)
+    ]
+    for sender in senders:
+        assert sender.stdout is not None
+        assert sender.stdout.readline() == "ready\n"
+    ids = [end_run(journal, f"run-{n}") for n in range(60)]
+    wait_until(lambda: len(journal.deliveries(status="delivered", limit=1000)) == len(ids))
+    for sender in senders:
+        assert "Traceback" not in sender.communicate("")[1]
+        assert sender.returncode == 0
+    assert sink.asked == dict.fromkeys(ids, 1)
+    attempts: list[Any] = [list(journal.delivery_events(i))[1] for i in ids]
+    assert {a.owner for a in attempts} == {"sender-0", "sender-1"}
+    for invocation_id in ids:
+        assert happened(journal, invocation_id) == ["requested", "attempted", "succeeded"]
