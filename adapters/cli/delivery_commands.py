@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -10,6 +10,7 @@ from .context import Actor, opened, options
 
 if TYPE_CHECKING:
     from ...domain.delivery import DeliveryRecord
+    from ..delivery_policy import DeliveryPolicy
     from ..delivery_service import DeliveryService, Pass
     from ..journal import Journal
 
@@ -91,7 +92,7 @@ def retry(
     if bool(names) == attention:
         raise refuse("argument", "name the deliveries to retry, or give --attention")
     with opened(ctx) as journal:
-        service = _service(journal, gateways)
+        service = service_on(journal, gateways)
         if attention:
             _report(ctx, service.retry_attention(limit, actor))
             return
@@ -151,15 +152,13 @@ def serve(
 ) -> None:
     """Send what is due, until SIGTERM or Ctrl-C. Any number of these may run at once."""
     from ..delivery_policy import DeliveryPolicy
-    from ..delivery_service import DeliveryService
-    from ..gateways.config import load_gateways
     from ..stopping import stopped_by_signals
 
     policy = DeliveryPolicy(keep_trying=keep_trying, retry_ambiguous=retry_ambiguous)
     with opened(ctx) as journal:
-        service = DeliveryService(
+        service = service_on(
             journal,
-            load_gateways(gateways),
+            gateways,
             policy,
             owner=owner,
             attempt_ttl=attempt_ttl,
@@ -191,11 +190,14 @@ def find(journal: Journal, name: str) -> DeliveryRecord:
     return record
 
 
-def _service(journal: Journal, gateways: str) -> DeliveryService:
+def service_on(
+    journal: Journal, gateways: str, policy: DeliveryPolicy | None = None, **options: Any
+) -> DeliveryService:
+    """A service with the gateways of that file; options as for DeliveryService."""
     from ..delivery_service import DeliveryService
     from ..gateways.config import load_gateways
 
-    return DeliveryService(journal, load_gateways(gateways))
+    return DeliveryService(journal, load_gateways(gateways), policy, **options)
 
 
 def _report(ctx: typer.Context, done: Pass) -> None:

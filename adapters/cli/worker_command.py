@@ -13,6 +13,7 @@ import typer
 
 from ..masking import mask
 from .context import opened, options
+from .delivery_commands import service_on
 from .exits import LEFT_BEHIND, one_line
 
 if TYPE_CHECKING:
@@ -60,6 +61,12 @@ def worker(
             help="The longest pause after the first failure; it doubles. Default 1.",
         ),
     ] = None,
+    gateways: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Deliver each result as its run ends, through these gateways."
+        ),
+    ] = None,
     ttl: Annotated[float, typer.Option(metavar="SECONDS", help="How long a lease lasts.")] = 60.0,
     grace: Annotated[
         float,
@@ -86,7 +93,8 @@ def worker(
 
     function, retry = load_function(handler, "--handler"), _retry_policy(max_attempts, backoff)
     with _told_on_stderr(), opened(ctx) as journal:
-        taking = Worker(journal, function, owner, ttl, grace, retry=retry)
+        delivery = None if gateways is None else service_on(journal, gateways, leave_others=True)
+        taking = Worker(journal, function, owner, ttl, grace, retry=retry, delivery=delivery)
         if once:
             abandoned = _run_once(ctx, taking, kind or None)
         else:

@@ -189,6 +189,7 @@ def test_the_whole_demo(spawn: Spawn, tree: Path, cli: Any) -> None:
     assert first["checkpoints"] == batches // 2
     assert first["checkpoints"] + second["checkpoints"] == batches
     assert first["to"] == second["from"]
+    assert (result["delivery"]["lines"], result["delivery"]["attempts"]) == (1, 1)
     events = cli.lines("--db", "sqlite:///kept.db", "log", result["runId"])
     assert events[-1]["topic"] == "run.completed"
     takeovers = [e["took_over"] for e in events if e["topic"] == "run.lease_granted"]
