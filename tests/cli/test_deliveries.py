@@ -137,9 +137,9 @@ def test_serve_ends_on_a_signal(
 
 
 def test_worker_delivers_as_its_run_ends(cli: Any, journal: Journal, tmp_path: Path) -> None:
-    (tmp_path / "jobs.py").write_text("def report(ctx):\n    return 1\n")
+    (tmp_path / "reporting.py").write_text("def report(ctx):\n    return 1\n")
     for run_id, ref in (("a", "archive"), ("b", "elsewhere")):
         journal.ledger().start(run_id, delivery_ref=ref)
-        cli("worker", "--handler", "jobs:report", "--gateways", "gateways.toml", "--once")
+        cli("worker", "--handler", "reporting:report", "--gateways", "gateways.toml", "--once")
     assert archived(tmp_path) == ["a"]
     assert [d.attempts for d in journal.deliveries(status="pending")] == [0]
