@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .adapters.handling import RunInterrupted, StopSignal, WorkerContext
     from .adapters.journal import Journal
     from .adapters.opening import open_journal
+    from .adapters.projecting.runner import ProjectionRunner
     from .adapters.retrying import RetryPolicy
     from .adapters.slots import WorkerResult
     from .adapters.worker import ResultDelivery, Worker
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from .domain.registry import EventRegistry
     from .domain.run_operator import CommandOutcome
     from .domain.status import RunLifecycleStatus, can_transition_run, is_terminal_run_status
+    from .projections.ports import ProjectionState
+    from .projections.projector import Projector
 
 __version__ = "0.1.0"
 
@@ -72,6 +75,9 @@ _HOME = {
     "Journal": "adapters.journal",
     "JsonLinesGateway": "adapters.gateways.json_lines",
     "Lease": "domain.record",
+    "ProjectionRunner": "adapters.projecting.runner",
+    "ProjectionState": "projections.ports",
+    "Projector": "projections.projector",
     "ResultDelivery": "adapters.worker",
     "RetryPolicy": "adapters.retrying",
     "RunInterrupted": "adapters.handling",
@@ -115,6 +121,9 @@ __all__ = [
     "Journal",
     "JsonLinesGateway",
     "Lease",
+    "ProjectionRunner",
+    "ProjectionState",
+    "Projector",
     "ResultDelivery",
     "RetryPolicy",
     "RunInterrupted",

@@ -11,11 +11,13 @@ from ..domain.audit import BreakAcknowledged
 from ..domain.checks import refuse
 from ..domain.history_store import TABLES, Table
 from ..projections.anchor import AnchorFile, read_anchor, write_anchor
-from ..projections.rebuild import Rebuilt, rebuild
+from ..projections.rebuild import Repaired, rebuild
 from ..projections.streams import Finding
 from ..projections.verify import Progress, verify
 from .audit import AuditLog
 from .codec import OrjsonCodec
+from .handling import Interrupt
+from .projecting.rebuilding import RebuildProgress
 
 
 @dataclass(slots=True)
@@ -87,9 +89,9 @@ def rebuild_table(
     store: Any,
     codec: OrjsonCodec,
     name: str,
-    progress: Progress,
-    stopped: Callable[[], bool],
-) -> Rebuilt:
+    progress: Callable[[RebuildProgress], object] | None,
+    interrupt: Interrupt | None,
+) -> Repaired:
     """Rebuild one of the tables that are written together with the events.
 
     Raises RUN_CONFLICT / already_running when somebody else rebuilds it.
@@ -97,5 +99,16 @@ def rebuild_table(
     if name not in TABLES:
         raise refuse("argument", f"there is no table {name!r}; there are {', '.join(TABLES)}")
     table: Table = name
+    read = 0
+    head = store.max_notification_id() or 0
+
+    def count(events: int) -> None:
+        nonlocal read
+        read += events
+        if progress is not None:
+            progress(RebuildProgress(read, head, events))
+
     with store.exclusive(f"rebuild_{table}") as hold:
-        return rebuild(store, codec, table, hold, progress, stopped)
+        return rebuild(
+            store, codec, table, hold, count, lambda: interrupt is not None and interrupt.is_set()
+        )

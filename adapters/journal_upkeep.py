@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, overload
 
-from ..domain.ports import RunStore
-from ..projections.rebuild import Rebuilt
+from ..projections.projector import Projector
+from ..projections.rebuild import Repaired
 from ..projections.streams import Finding
 from .audit import AuditLog
 from .checking import Verification, anchor_lines, rebuild_table, verify_journal
-from .codec import OrjsonCodec
+from .projecting.face import JournalProjections
+from .projecting.rebuilding import RebuildProgress, Rebuilt, rebuild_projection
+
+if TYPE_CHECKING:
+    from .handling import Interrupt
 
 
 def _quiet(_events: int) -> None:
     pass
 
 
-def _never() -> bool:
-    return False
-
-
-class JournalUpkeep:
+class JournalUpkeep(JournalProjections):
     """verify, anchor, acknowledge, rebuild."""
-
-    _store: RunStore
-    _codec: OrjsonCodec
 
     def verify(
         self, anchor: str | Path | None = None, progress: Callable[[int], None] = _quiet
@@ -57,18 +55,40 @@ class JournalUpkeep:
         for finding in findings:
             log.acknowledge(finding, actor, reason)
 
+    @overload
     def rebuild(
         self,
-        name: str,
-        progress: Callable[[int], None] = _quiet,
-        stopped: Callable[[], bool] = _never,
-    ) -> Rebuilt:
-        """Make `run_records` or `delivery_outbox` anew from the events, in place.
+        projection: str,
+        progress: Callable[[RebuildProgress], object] | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> Repaired: ...
 
-        progress  called with how many events were read since the last call
-        stopped   asked now and then; once it says so, the rest stays as it is
+    @overload
+    def rebuild(
+        self,
+        projection: Projector,
+        progress: Callable[[RebuildProgress], object] | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> Rebuilt: ...
 
-        Writers and readers go on. Deadlines stay, nothing is sent, and what contradicts the events
-        is reported and left. Raises RUN_CONFLICT / already_running.
+    def rebuild(
+        self,
+        projection: str | Projector,
+        progress: Callable[[RebuildProgress], object] | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> Repaired | Rebuilt:
+        """Make a projection anew from the events, while writers and readers go on.
+
+        projection  "run_records" or "delivery_outbox": each row is put right in place where it
+                    differs, its deadline apart, and what contradicts the events is reported and
+                    left; nothing is sent. Or a projector of your own: new rows are made beside the
+                    old ones, which serve until then
+        progress    called after each page
+        interrupt   once it is set, the rebuild stops; a table keeps what is right already
+
+        Raises RUN_CONFLICT: already_running while another rebuild, or the projection's runner, is
+        at work; not_projected at an event that your projector cannot project.
         """
-        return rebuild_table(self._store, self._codec, name, progress, stopped)
+        if not isinstance(projection, str):
+            return rebuild_projection(self._store, self._codec, projection, progress, interrupt)
+        return rebuild_table(self._store, self._codec, projection, progress, interrupt)

@@ -69,6 +69,10 @@ CAUSES: Final[dict[tuple[str, str], Cause]] = {
     (RUN_CONFLICT, "command_reused"): Cause("use a new command id for a new command"),
     (RUN_CONFLICT, "contended"): Cause("other writers were always first; try again", True),
     (RUN_CONFLICT, "already_running"): Cause("wait until the other one has ended", True),
+    (RUN_CONFLICT, "not_projected"): Cause(
+        "mend the projector or the event, then resume or rebuild the projection"
+    ),
+    (RUN_CONFLICT, "projection_version"): Cause("rebuild the projection, or run its own version"),
     (RUN_CONFLICT, "unexpected_version"): Cause("somebody wrote under this token; acquire again"),
     (RUN_NOT_FOUND, "run"): Cause("check the id, or start the run first"),
     (RUN_NOT_FOUND, "delivery"): Cause("check the invocation id; only ended runs have one"),

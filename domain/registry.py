@@ -50,6 +50,11 @@ class EventRegistry:
     def topics(self) -> tuple[str, ...]:
         return tuple(self._events)
 
+    def stored_topics(self, topics: Iterable[str]) -> tuple[str, ...]:
+        """These topics with the aliases under which older events of theirs are stored."""
+        wanted = tuple(topics)
+        return wanted + tuple(old for old, now in self._aliases.items() if now in wanted)
+
     def build(self, stream: str, version: int, topic: str, fields: dict[str, Any]) -> Event:
         """The event from its stored fields, brought up to the code's schema version.
 

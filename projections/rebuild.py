@@ -15,7 +15,7 @@ BATCH = 200
 TRIES = 10
 
 
-class Rebuilt(NamedTuple):
+class Repaired(NamedTuple):
     """What a rebuild came to.
 
     streams   how many it folded
@@ -39,7 +39,7 @@ def rebuild(
     hold: ExclusiveHold,
     progress: Callable[[int], None],
     stopped: Callable[[], bool],
-) -> Rebuilt:
+) -> Repaired:
     """Fold every stream of one table and put its row right where it differs.
 
     hold      being the only one who rebuilds it
@@ -65,7 +65,7 @@ def rebuild(
             put_right, found = _put_right(store, codec, table, mine[begin : begin + BATCH])
             repaired += put_right
             findings += found
-    return Rebuilt(streams, repaired, tuple(findings[:FINDINGS_KEPT]))
+    return Repaired(streams, repaired, tuple(findings[:FINDINGS_KEPT]))
 
 
 def _put_right(

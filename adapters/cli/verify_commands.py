@@ -95,7 +95,7 @@ def rebuild(ctx: typer.Context, name: TableName) -> None:
 
     with opened(ctx) as journal, stopped_by_signals() as stop:
         with _progress(journal, f"rebuilding {name}") as advance:
-            done = journal.rebuild(name, advance, stop.is_set)
+            done = journal.rebuild(name, lambda at: advance(at.events), stop)
         interrupted = stop.is_set()
     if options(ctx).as_json:
         print_json(
@@ -186,5 +186,5 @@ def _progress(journal: Journal, what: str) -> Iterator[Callable[[int], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), Rate(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         # Positions have holes, so this is an upper bound.
-        task = bar.add_task(what, total=journal.application.recorder.max_notification_id())
+        task = bar.add_task(what, total=journal.position())
         yield lambda events: bar.advance(task, events)

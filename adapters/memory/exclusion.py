@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 
 from ...domain.checks import EXCLUSIVE_NAME, check_plain_name
 from ...domain.errors import RUN_CONFLICT, RunStoreError
@@ -19,6 +20,9 @@ class MemoryHold:
 
 class MemoryExclusion(MemoryRecorder):
     """`RunStore.exclusive`."""
+
+    def now(self) -> datetime:
+        raise NotImplementedError
 
     def _open(self) -> Tables:
         raise NotImplementedError

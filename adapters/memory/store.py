@@ -27,8 +27,8 @@ from ...domain.ports import (
 from ...domain.record import RunRecord
 from ...domain.status import RunLifecycleStatus
 from .deliveries import DeliveryRow, put
-from .exclusion import MemoryExclusion
 from .history import MemoryHistory
+from .projections import MemoryProjections
 from .recorder import Commit, Tables, library_event
 
 
@@ -41,7 +41,7 @@ class Row:
     attention: str | None = None
 
 
-class MemoryStore(MemoryHistory, MemoryExclusion):
+class MemoryStore(MemoryHistory, MemoryProjections):
     """Streams, records and the outbox in dictionaries, with the semantics of the SQL stores.
 
     A record is kept as it is: it is frozen, and events are kept as their bytes. `rows[run_id]`

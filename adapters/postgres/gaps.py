@@ -20,7 +20,7 @@ from .log_statements import HIGHEST, HOLES, WRITERS
 
 
 class GapWatch:
-    """What one reader has found out about holes. Lives with its reader and is never stored."""
+    """What the readers of one store have found out about holes. Never stored."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -57,11 +57,14 @@ class GapWatch:
     def _advance(self, highest: int) -> bool:
         """Whether more is known than before, so that looking again is worth while."""
         writers = frozenset(writer for (writer, _pid) in self._database.read(WRITERS))
-        if self._note is None:
+        # Read once: another thread may follow the journal through this watch as well. A note is
+        # true whoever took it.
+        note = self._note
+        if note is None:
             # Who holds the lock now, after the snapshot that showed the hole.
             self._note = (highest, writers)
             return not writers
-        seen, noted = self._note
+        seen, noted = note
         if noted & writers:
             return False
         # None of them is left, and the snapshot that `limit` has just taken was later.

@@ -85,6 +85,20 @@ MIGRATIONS: tuple[str, ...] = (
         WHERE status = 'unknown' AND next_attempt_at IS NULL;
     CREATE INDEX delivery_outbox_aside ON delivery_outbox (run_id) WHERE attention IS NOT NULL;
     """,
+    """
+    -- The projections of the users' own. in_service: the table that has the rows; tables_made: the
+    -- number of the newest table, so that no name is ever given out twice.
+    CREATE TABLE projections (
+        name               text COLLATE "C" PRIMARY KEY,
+        projection_version bigint NOT NULL,
+        in_service         text COLLATE "C" NOT NULL,
+        position           bigint NOT NULL,
+        parked_at          bigint,
+        parked_error       text,
+        updated_at         timestamptz NOT NULL,
+        tables_made        bigint NOT NULL
+    ) WITH (fillfactor = 50);
+    """,
 )
 
 

@@ -34,18 +34,18 @@ from . import statements as sql
 from .append_statements import TELLING
 from .database import LOCK_TIMEOUT, Database
 from .deliveries import PostgresDeliveries
-from .exclusion import PostgresExclusion
 from .history import PostgresHistory
 from .horizon import Horizon, Probe
 from .host import HostTransaction
 from .listener import Listener
+from .projections import PostgresProjections
 from .session import Session
 from .writes import grant_command, lease_values, renewals, write_command
 
 _NO_LIMIT = 2**62
 
 
-class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresExclusion):
+class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
     """Streams, records and the outbox in one schema, for any number of hosts.
 
     Leases are judged on the server's clock, inside the statement that writes. The stamps inside

@@ -75,6 +75,20 @@ MIGRATIONS: tuple[str, ...] = (
         WHERE status = 'unknown' AND next_attempt_at IS NULL;
     CREATE INDEX delivery_outbox_aside ON delivery_outbox (run_id) WHERE attention IS NOT NULL;
     """,
+    """
+    -- The projections of the users' own. in_service: the table that has the rows; tables_made: the
+    -- number of the newest table, so that no name is ever given out twice.
+    CREATE TABLE projections (
+        name               TEXT PRIMARY KEY,
+        projection_version INTEGER NOT NULL,
+        in_service         TEXT NOT NULL,
+        position           INTEGER NOT NULL,
+        parked_at          INTEGER,
+        parked_error       TEXT,
+        updated_at         INTEGER NOT NULL,
+        tables_made        INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    """,
 )
 
 _RECORD = (

@@ -33,11 +33,11 @@ from ..rows import (
 from . import statements as sql
 from .database import Database
 from .deliveries import SQLiteDeliveries, write_delivery
-from .exclusion import SQLiteExclusion
 from .history import SQLiteHistory
+from .projections import SQLiteProjections
 
 
-class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteExclusion):
+class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections):
     """Streams, records and the outbox in one file, for all processes of one host.
 
     synchronous  FULL: a commit is on disk when it returns. NORMAL: a power loss may take the last

@@ -27,6 +27,7 @@ RUNTIME = {
     "delivery_outbox": ["SELECT", "INSERT", "UPDATE"],
     "tracking": ["SELECT", "INSERT", "UPDATE"],
     "snapshots": ["SELECT", "INSERT"],
+    "projections": ["SELECT", "INSERT", "UPDATE"],
 }
 #: Nothing in a run's life asks for these yet: deliveries are not sent, and the others serve the
 #: recorders of the library.
@@ -35,6 +36,7 @@ NOT_BY_RUNS = {
     ("delivery_outbox", "UPDATE"),
     *(("tracking", p) for p in RUNTIME["tracking"]),
     *(("snapshots", p) for p in RUNTIME["snapshots"]),
+    *(("projections", p) for p in RUNTIME["projections"]),
 }
 
 _numbers = itertools.count(1)

@@ -179,13 +179,14 @@ def test_case_34_two_at_once_and_again(
     """The second is refused at once; after ten more events a rebuild is as good as the first."""
     entered, leave = threading.Event(), threading.Event()
 
-    def wait() -> bool:
-        entered.set()
-        leave.wait(30)
-        return False
+    class Waiting:
+        def is_set(self) -> bool:
+            entered.set()
+            leave.wait(30)
+            return False
 
     with open_journal(database_url) as other, ThreadPoolExecutor() as pool:
-        first = pool.submit(stored.rebuild, "run_records", stopped=wait)
+        first = pool.submit(stored.rebuild, "run_records", interrupt=Waiting())
         assert entered.wait(30)
         with pytest.raises(RunStoreError) as caught:
             other.rebuild("run_records")
@@ -202,7 +203,9 @@ def test_case_34_two_at_once_and_again(
 
 def test_stopped_between_two_pages(stored: Journal, sql: Sql) -> None:
     sql("DELETE FROM runs")
-    done = stored.rebuild("run_records", stopped=lambda: True)
+    stop = threading.Event()
+    stop.set()
+    done = stored.rebuild("run_records", interrupt=stop)
     assert (done.streams, done.repaired) == (0, 0)
     no_findings(stored.rebuild("run_records").findings)
     assert stored.verify().findings == []
