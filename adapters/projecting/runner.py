@@ -119,7 +119,7 @@ class ProjectionRunner:
         self._check(state)
         return state
 
-    def _follow(self, hold: interrupt: Interrupt, poll: float) -> None:
+    def _follow(self, hold: ExclusiveHold, interrupt: Interrupt, poll: float) -> None:
         state = self._begin()
         events = self._projecting.log(state.position)
         while not interrupt.is_set():
@@ -131,7 +131,7 @@ class ProjectionRunner:
                 state, events, _ = self._step(hold, state, events, PAGE, head)
 
     def _step(
-        self, hold: state: ProjectionState, events: EventLog, limit: int, head: int
+        self, hold: ExclusiveHold, state: ProjectionState, events: EventLog, limit: int, head: int
     ) -> tuple[ProjectionState, EventLog, int]:
         """Project one page and save it; parks, and raises, at an event that cannot be projected."""
         step = self._projecting.step(events, state.table, limit, head)
