@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..domain.audit import BreakAcknowledged
 from ..domain.checks import refuse
@@ -16,8 +16,10 @@ from ..projections.streams import Finding
 from ..projections.verify import Progress, verify
 from .audit import AuditLog
 from .codec import OrjsonCodec
-from .handling import Interrupt
 from .projecting.rebuilding import RebuildProgress
+
+if TYPE_CHECKING:
+    from .handling import Interrupt
 
 
 @dataclass(slots=True)
