@@ -12,10 +12,13 @@ from .recorder import MemoryRecorder, Tables
 
 
 class MemoryHold:
-    """Never lost: it ends with its block, and the journal ends with its process."""
+    """Lost only with the store: it ends with its block, and the journal with its process."""
+
+    def __init__(self, store: MemoryExclusion) -> None:
+        self._store = store
 
     def check(self) -> None:
-        pass
+        self._store._open()
 
 
 class MemoryExclusion(MemoryRecorder):
@@ -37,6 +40,6 @@ class MemoryExclusion(MemoryRecorder):
                 )
             tables.held.add(name)
         try:
-            yield MemoryHold()
+            yield MemoryHold(self)
         finally:
             tables.held.discard(name)

@@ -14,7 +14,7 @@ TABLES = (
 )
 CREATE = (
     "INSERT INTO projections (name, projection_version, in_service, position, updated_at,"
-    " tables_made) VALUES (?, ?, ?, 0, ?, 1)"
+    " tables_made) VALUES (?, ?, ?, 0, ?, 1) ON CONFLICT DO NOTHING"
 )
 #: position: of the last event that touched the row.
 CREATE_TABLE = (

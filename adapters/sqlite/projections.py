@@ -57,14 +57,14 @@ class SQLiteProjections(SQLiteExclusion):
             ).fetchall()
 
     def create_projection(self, name: str, version: int) -> ProjectionState:
+        if (state := self.projection_state(name)) is not None:
+            return state
         with self.database.writing() as conn:
-            state = _found(conn, name)
-            if state is None:
-                table = table_name(name, 1)
-                conn.execute(sql.CREATE, (name, version, table, _now()))
+            table = table_name(name, 1)
+            if conn.execute(sql.CREATE, (name, version, table, _now())).rowcount == 1:
                 conn.execute(sql.CREATE_TABLE.format(table=table))
-                state = _found(conn, name)
-            assert state is not None  # it was there, or was made just now
+            state = _found(conn, name)
+            assert state is not None  # somebody else made it, or it was made just now
             return state
 
     def projection_rows(self, table: str, keys: Sequence[str]) -> dict[str, bytes]:
