@@ -144,7 +144,10 @@ class DeliveryContract(StoreHooks):
         assert store.advance_delivery(scribe.delivery(record, attempt(scribe), START))
         before = kept(store, record.invocation_id), tuple(store.read(late.stream))
         assert not store.advance_delivery(late)
-        early = late._replace(expected_version=7)
+        # Also one whose events would be the first of their versions.
+        early = late._replace(
+            expected_version=7, events=tuple(e._replace(version=8) for e in late.events)
+        )
         assert not store.advance_delivery(early)
         assert (kept(store, record.invocation_id), tuple(store.read(late.stream))) == before
 

@@ -53,7 +53,7 @@ def behind(losing: LosesReplies, journal: Journal) -> Journal:
         "https://u:secret@host/" * (1 << 16),
         "nul \x00 lone \ud800 line \n\r\u2028 escape \x1b[31m",
         "postgresql://u:secret@host/db refused, password=secret",
-        "x" * 3990 + " postgresql://u:secret@host",
+        "https://h/" + "p" * 3960 + " postgresql://u:" + "secret" * 9 + "@host",
         "",
     ],
     ids=["long", "quadratic", "addresses", "odd", "credentials", "cut", "empty"],
