@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from ..domain.checks import (
     check_choice,
     check_identifier,
+    check_identifiers,
     check_integer,
     check_optional,
     check_time,
     refuse,
 )
-from ..domain.delivery import DeliveryRecord, DeliveryStatus, delivery_stream
+from ..domain.delivery import (
+    DeliveryRecord,
+    DeliveryStatus,
+    delivery_invocation_id,
+    delivery_stream,
+)
 from ..domain.events import Event, run_stream
 from ..domain.ports import Attention, RunStore
 from ..domain.record import RunRecord
 from ..domain.status import RunLifecycleStatus
 from .application import JournalApplication
 from .codec import OrjsonCodec
-from .time_travel import no_version, version_at
+from .time_travel import no_run, no_version, version_at
+
+if TYPE_CHECKING:
+    from ..projections.timeline_parts import Timeline
 
 #: Events read in one short transaction when a whole stream is read.
 PAGE = 500
@@ -116,6 +126,34 @@ class JournalReadings:
         """All events of a delivery, oldest first; none if it is unknown. As `events`."""
         check_identifier(invocation_id, "invocation id")
         return self._events(delivery_stream(invocation_id), 0)
+
+    def timeline(self, run_id: str) -> Timeline:
+        """Who held the run under which token, and what happened around that.
+
+        Read from all its events and its delivery's. Raises RUN_NOT_FOUND / run, and
+        RUN_INTEGRITY_ERROR at what cannot be read.
+        """
+        from ..projections.timeline import timeline  # auditors pay for it, not every worker
+
+        record, now = self._store.get(check_identifier(run_id, "run id"))
+        ref = None if record is None else record.delivery_ref
+        sent = () if ref is None else self.delivery_events(delivery_invocation_id(run_id, ref))
+        line = timeline(self.events(run_id), sent, now=now, stored=record)
+        if record is None or line is None:
+            raise no_run(run_id)
+        return line
+
+    def report(self, run_ids: Iterable[str], payloads: bool = True) -> str:
+        """The audit page of these runs: one HTML document that needs nothing else.
+
+        payloads  whether inputs, checkpoints' states and results are in it
+
+        It is made for damaged runs too, and then says what is wrong. Raises RUN_NOT_FOUND / run.
+        """
+        from .report.page import render  # likewise
+
+        ids = check_identifiers(run_ids, "run id")
+        return render(self._store, self._codec, ids, payloads)
 
     def attention(self) -> list[Attention]:
         """Runs that were set aside because they could not be read, with the reason."""

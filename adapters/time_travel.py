@@ -38,3 +38,8 @@ def no_version(run_id: str, what: str, current: RunRecord) -> RunStoreError:
         f"{current.created_at.isoformat()}",
         record=current,
     )
+
+
+def no_run(run_id: str) -> RunStoreError:
+    """That there is no such run."""
+    return RunStoreError(RUN_NOT_FOUND, "run", f"there is no run {run_id!r}")

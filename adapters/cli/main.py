@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from . import (
+    audit_commands,
     checkpoint_command,
     delivery_commands,
     demo_command,
@@ -143,6 +144,9 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "list": reading_commands.list_runs,
     "show": reading_commands.show,
     "log": reading_commands.log,
+    "replay": audit_commands.replay,
+    "timeline": audit_commands.timeline,
+    "report": audit_commands.report,
     "cancel": operator_commands.cancel,
     "fail": operator_commands.fail,
     "resume": operator_commands.resume,

@@ -53,7 +53,7 @@ def start(
         "delivery_ref": delivery_ref,
         "authority_ref": authority_ref,
         "parent_run_id": parent,
-        "available_at": None if available_at is None else _time(available_at),
+        "available_at": None if available_at is None else read_time(available_at, "--available-at"),
         "actor": actor,
         "command_id": command_id,
     }
@@ -135,10 +135,11 @@ def _labels(given: list[str]) -> dict[str, str]:
     return labels
 
 
-def _time(given: str) -> datetime:
+def read_time(given: str, option: str) -> datetime:
+    """The time that an option gives; RUN_VALIDATION_ERROR when it is none."""
     from ...domain.checks import refuse
 
     try:
         return datetime.fromisoformat(given)
     except ValueError:
-        raise refuse("time", f"--available-at {given!r} is not an ISO 8601 time") from None
+        raise refuse("time", f"{option} {given!r} is not an ISO 8601 time") from None

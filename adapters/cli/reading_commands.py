@@ -11,7 +11,6 @@ import typer
 from .context import RunId, opened, options
 
 if TYPE_CHECKING:
-    from ...domain.errors import RunStoreError
     from ...domain.events import Event
     from ..journal import Journal
 
@@ -50,12 +49,13 @@ def show(
     ] = None,
 ) -> None:
     """Show one run's record, as it is or as it was."""
+    from ..time_travel import no_run
     from .output import print_json, print_record, record_json
 
     with opened(ctx) as journal:
         record = journal.get(run_id, version=at)
     if record is None:
-        raise _no_such_run(run_id)
+        raise no_run(run_id)
     if options(ctx).as_json:
         print_json(record_json(record))
     else:
@@ -73,9 +73,11 @@ def log(
     ] = 0,
 ) -> None:
     """Print a run's events, the newest last; with --json, one JSON document per line."""
+    from ..time_travel import no_run
+
     with opened(ctx) as journal:
         if journal.get(run_id) is None:
-            raise _no_such_run(run_id)
+            raise no_run(run_id)
         show_event = _printer(ctx)
         for event in _events(journal, run_id, after, follow):
             show_event(event)
@@ -100,9 +102,3 @@ def _printer(ctx: typer.Context) -> Callable[[Event], None]:
         return lambda event: print_json(event_json(event))
     to = console()
     return lambda event: print_event(event, to)
-
-
-def _no_such_run(run_id: str) -> RunStoreError:
-    from ...domain.errors import RUN_NOT_FOUND, RunStoreError
-
-    return RunStoreError(RUN_NOT_FOUND, "run", f"there is no run {run_id!r}")
