@@ -52,6 +52,7 @@ def demo(
         raise typer.BadParameter("--keep and --db cannot be combined", param_hint="--keep")
     if keep is not None:
         db = f"sqlite:///{keep}"
-    setting = Setting(db, given.schema, given.pooler, workers)
+    pages = None if keep is None else keep.parent
+    setting = Setting(db, given.schema, given.pooler, workers, pages)
     if not show_demo(path, files, setting, given.as_json):
         raise typer.Exit(UNPROVED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import sysconfig
+import tempfile
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -18,6 +19,7 @@ from ...domain.events import CheckpointSaved, Event, LeaseGranted
 from ..cli.exits import one_line
 from ..cli.output import cell, console, moment, print_json
 from ..masking import mask
+from ..report.writing import write_page
 from .index import Comparison, Listing
 from .takeover import DemoError, Demonstration, Setting, demonstrate, list_tree
 
@@ -37,11 +39,14 @@ def show_demo(path: Path | None, limit: int | None, setting: Setting, as_json: b
         print(f"runjournal: demo: {one_line(str(error))}", file=sys.stderr)
         return False
     seconds = time.monotonic() - began
+    page = (setting.pages or Path(tempfile.gettempdir())) / f"{found.run_id}.html"
+    write_page(page, found.page, force=False)
     if as_json:
-        print_json(_document(found, seconds))
+        print_json(_document(found, seconds) | {"page": str(page)})
     else:
         _print_result(stage.console, found)
         _print_end(stage.console, found, seconds, setting)
+        stage.told(f"To look at it: {page.resolve().as_uri()}")
     return found.comparison.proved
 
 
@@ -141,7 +146,7 @@ def _holders_table(found: Demonstration) -> Table:
             str(h.attempt),
             moment(h.since)[11:],
             moment(h.until)[11:],
-            str(h.checkpoints),
+            str(h.checkpoints.count),
             cell(h.ended),
         )
     return table
@@ -178,8 +183,8 @@ def _document(found: Demonstration, seconds: float) -> dict[str, Any]:
                 "fencingToken": h.fencing_token,
                 "attempt": h.attempt,
                 "from": h.since.isoformat(),
-                "to": h.until.isoformat(),
-                "checkpoints": h.checkpoints,
+                "to": h.until and h.until.isoformat(),
+                "checkpoints": h.checkpoints.count,
                 "ended": h.ended,
             }
             for h in found.holdings

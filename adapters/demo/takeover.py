@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -25,9 +24,9 @@ from ...domain.events import (
     CheckpointSaved,
     Event,
     LeaseGranted,
-    LeaseReleased,
     RunCompleted,
 )
+from ...projections.timeline_parts import Holding
 from ..delivery_service import DeliveryService
 from ..gateways.json_lines import JsonLinesGateway
 from ..journal import Journal
@@ -51,25 +50,16 @@ class DemoError(Exception):
 
 @dataclass(frozen=True)
 class Setting:
-    """Where the demo takes place: in `db`, or (None) in a temporary file; and with how many."""
+    """Where the demo takes place: in `db`, or (None) in a temporary file; and with how many.
+
+    pages  the folder for the audit page; None: the system's for temporary files
+    """
 
     db: str | None = None
     schema: str = "public"
     pooler: bool = False
     workers: int = 2
-
-
-@dataclass(frozen=True)
-class Holding:
-    """Who held the run under which token, from when to when, and how that ended."""
-
-    owner: str
-    fencing_token: int
-    attempt: int
-    since: datetime
-    until: datetime
-    checkpoints: int
-    ended: str
+    pages: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -92,6 +82,7 @@ class Demonstration:
     holdings: tuple[Holding, ...]
     delivered: Delivered
     comparison: Comparison
+    page: str
 
 
 def demonstrate(
@@ -123,9 +114,9 @@ def demonstrate(
             }
             stage = _Stage(journal, place, run_id, watch)
             _kill_and_take_over(stage, workers, listing, told)
-            events = list(journal.events(run_id))
+            end = list(journal.events(run_id))[-1]
             delivered = _deliver(journal, run_id, Path(folder) / "results.jsonl")
-    end = events[-1]
+            line, page = journal.timeline(run_id), journal.report([run_id])
     if not isinstance(end, RunCompleted):
         outcome = getattr(end, "outcome", None)
         raise DemoError(f"the run did not complete: {end.topic}, {outcome}")
@@ -137,9 +128,10 @@ def demonstrate(
         listing.root,
         combine(journalled),
         workers,
-        tuple(holdings(events)),
+        line.holdings,
         delivered,
         compare(listing, journalled, uninterrupted),
+        page,
     )
 
 
@@ -245,39 +237,6 @@ class _Stage:
             self.ended = isinstance(event, TERMINAL_EVENTS)
             self._watch(event)
         return self._version > before
-
-
-def holdings(events: list[Event]) -> Iterator[Holding]:
-    """Who held the run, read from its events."""
-    grant: LeaseGranted | None = None
-    checkpoints = 0
-    for event in events:
-        if isinstance(event, CheckpointSaved):
-            checkpoints += 1
-        how = _how_it_ended(event)
-        if grant is not None and how is not None:
-            yield Holding(
-                grant.owner,
-                grant.fencing_token,
-                grant.attempt,
-                grant.timestamp,
-                event.timestamp,
-                checkpoints,
-                how,
-            )
-            grant, checkpoints = None, 0
-        if isinstance(event, LeaseGranted):
-            grant = event
-
-
-def _how_it_ended(event: Event) -> str | None:
-    if isinstance(event, LeaseGranted):
-        return "taken over"
-    if isinstance(event, LeaseReleased):
-        return "released"
-    if isinstance(event, TERMINAL_EVENTS):
-        return event.topic.removeprefix("run.")
-    return None
 
 
 def list_tree(path: Path, limit: int | None) -> Listing:
