@@ -23,7 +23,6 @@ class ChainState:
     version: int = 0
     head: str = GENESIS
     events: int = 0
-    unreadable: int = 0
     problems: list[str] = field(default_factory=list)
     untold: int = 0
 
@@ -33,20 +32,21 @@ class ChainState:
         prev_hash  what the event says of the one before it; None where it cannot be read
         error      why it cannot be read
         """
-        if stored.version != self.version + 1:
-            self.wrong(f"{self.name}: after version {self.version} comes {stored.version}.")
+        stream, version, topic, data = stored
         if error is not None:
-            self.unreadable += 1
-            self.wrong(f"{self.name}, version {stored.version} cannot be read: {error}")
-        elif prev_hash != self.head:
+            self.wrong(f"{self.name}, version {version} cannot be read: {error}")
+        if version != self.version + 1:
+            self.wrong(f"{self.name}: after version {self.version} comes {version}.")
+        elif prev_hash is not None and prev_hash != self.head:
             before = f"version {self.version}" if self.version else "nothing"
             self.wrong(
-                f"{self.name}: version {stored.version} does not follow from {before} as stored; "
-                "what was there has been changed."
+                f"{self.name}: version {version} does not follow from {before} as stored; "
+                "one of the two was changed."
             )
-        stream, version, topic, data = stored
         self.version, self.events = version, self.events + 1
-        self.head = chain_hash(self.head, stream, version, topic, data)
+        # From what the event itself names, so that one break is not told again at every event.
+        before_it = self.head if prev_hash is None else prev_hash
+        self.head = chain_hash(before_it, stream, version, topic, data)
         return self.head
 
     def compare(self, version: int, head: str) -> None:

@@ -117,7 +117,7 @@ def _owner_lanes(line: Timeline, scale: TimeScale) -> Iterator[Lane]:
         yield _owner_lane(name, by_owner[name], losses, scale)
     rest = [h for name in names[len(shown) :] for h in by_owner[name]]
     if rest:
-        yield _owner_lane(f"{len(names) - len(shown)} other owners", rest, losses, scale)
+        yield _owner_lane(f"{len(names) - len(shown):,} other owners", rest, losses, scale)
 
 
 def _owner_lane(

@@ -15,9 +15,9 @@ from typing import NamedTuple
 Span = tuple[datetime, datetime]
 
 #: A quiet stretch longer than this part of the time worked is shortened…
-LONG = 0.15
+LONG = 0.5
 #: … to this part of it, and all together to no more than half of it.
-SHORTENED = 0.06
+SHORTENED = 0.08
 ALL_SHORTENED = 0.5
 
 
@@ -91,9 +91,9 @@ def _joined(spans: Iterable[Span], begin: datetime, end: datetime) -> list[Span]
 
 def duration(seconds: float) -> str:
     """A length of time for people: 20 ms, 4.2 s, 3 min 12 s, 4 h 5 min, 3 d 4 h."""
-    if seconds < 1:
+    if seconds < 0.9995:
         return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
+    if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:

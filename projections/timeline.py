@@ -88,8 +88,7 @@ class _Reading:
                 self.held.saved(event)
         elif isinstance(event, LeaseGranted):
             if self.held is not None:
-                lost = event.attempt > self.held.grant.attempt
-                self._end_holding(event, "taken over" if lost else "reacquired", lost)
+                self._end_holding(event, *_next_grant(self.held.grant, event))
             self._end_suspension(event, "resumed")
             self.held = _Held(event)
         elif isinstance(event, LeaseReleased):
@@ -142,7 +141,7 @@ class _Reading:
             # From outside, a run that is held can be failed only when its lease has run out.
             if self.held is not None and event.fencing_token > self.held.grant.fencing_token:
                 how = "expired"
-            if event.command_digest is not None:
+            if event.command_digest is not None:  # an operator's command
                 self._act(event, "failed", event.outcome.message)
             self._end_suspension(event, "failed")
         elif isinstance(event, RunCancelled):
@@ -185,19 +184,23 @@ class _Reading:
         what: Literal["started", "resumed", "failed", "cancelled"],
         message: str | None = None,
     ) -> None:
-        # The end of a suspension is an operator's, or asked for with the next lease; only a
-        # cancel can come from a holder, and then carries no digest of an operator's command.
-        by_holder = what == "cancelled" and self.held is not None and event.command_digest is None
         self.actions.append(
             Action(
                 version=event.originator_version,
                 at=event.timestamp,
                 what=what,
                 actor=event.actor,
-                by_holder=by_holder,
                 message=message,
             )
         )
+
+
+def _next_grant(held: LeaseGranted, next_one: LeaseGranted) -> tuple[HoldingEnd, bool]:
+    """How a lease ended that the next grant came upon, and whether it had run out."""
+    if next_one.took_over is None:
+        return "not on record", False
+    lost = next_one.attempt > held.attempt
+    return ("taken over" if lost else "reacquired"), lost
 
 
 class _Held:

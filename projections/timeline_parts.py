@@ -22,6 +22,7 @@ HoldingEnd = Literal[
     "completed",
     "failed",
     "cancelled",
+    "not on record",
 ]
 
 
@@ -49,7 +50,8 @@ class Holding(_Part):
     ttl      seconds it lasted without renewal, at the grant
     until    None while it lasts, as far as is known
     ended    taken over: the lease had run out, and somebody got the next one; reacquired: the
-             same owner asked again while it lasted; expired: it ran out and nobody has the run
+             same owner asked again while it lasted; expired: it ran out and nobody has the run;
+             not on record: the events do not say, which only happens to a damaged run
     after    the token of the holder that it took over from, if any
     """
 
@@ -90,14 +92,13 @@ class Decision(_Part):
 class Action(_Part):
     """What was asked from outside the lease, and by whom; and every cancel.
 
-    by_holder  whether the holder of the lease asked for it
+    A holder that cancels its run is the actor by its name as an owner.
     """
 
     version: int
     at: AwareDatetime
     what: Literal["started", "resumed", "failed", "cancelled"]
     actor: str | None
-    by_holder: bool
     message: str | None = None
 
 

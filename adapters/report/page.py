@@ -170,7 +170,7 @@ def _asked(line: Timeline) -> list[dict[str, Any]]:
         {
             "version": act.version,
             "at": act.at,
-            "who": act.actor or ("its holder" if act.by_holder else None),
+            "who": act.actor,
             "what": act.what,
             "more": act.message,
             "kind": act.what,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from hashlib import sha256
 from typing import Any
 
@@ -105,7 +104,7 @@ class Rows:
         if isinstance(event, LeaseGranted):
             self._lease = event
         lease = self._lease
-        # Only operators' commands have a digest.
+        # Operators' commands have a digest; so has a cancel, whoever asks for it.
         ended = isinstance(event, (LeaseReleased, RunSuspended, *TERMINAL_EVENTS))
         if ended:
             self._lease = None
@@ -131,8 +130,7 @@ class Rows:
 
 
 def _field(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    text = one_line(text)
+    text = one_line(value if isinstance(value, str) else orjson.dumps(value).decode())
     return text if len(text) <= FIELD_SHOWN else f"{text[:FIELD_SHOWN]}… ({len(text):,} characters)"
 
 
