@@ -106,8 +106,11 @@ class Stream:
     def found(self, kind: str, version: int | None, message: str, evidence: str = "") -> None:
         self.findings.append(Finding(kind, self.name, version, message, evidence))
 
-    def take(self, stored: StoredEvent, codec: PayloadCodec) -> None:
-        """Go on with the next event: check its place and its link, and fold it."""
+    def take(self, stored: StoredEvent, codec: PayloadCodec) -> Event | None:
+        """Go on with the next event: check its place and its link, and fold it.
+
+        Returns it; None when it cannot be read, which is then the last of the findings.
+        """
         version = stored.version
         if version != self.version + 1:
             missing = f"{self.version + 1}" + (
@@ -119,7 +122,7 @@ class Stream:
             event = codec.open(stored)
         except RunStoreError as e:
             self._give_up(stored, e.message)
-            return
+            return None
         if event.prev_hash != self.head:
             self.found(
                 "chain",
@@ -131,6 +134,7 @@ class Stream:
         self._compare_with_anchor()
         if not self.unreadable:
             self._fold(event, stored)
+        return event
 
     def _fold(self, event: Event, stored: StoredEvent) -> None:
         record = self.record

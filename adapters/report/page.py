@@ -7,36 +7,35 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from ... import __version__
-from ...domain.ports import PayloadCodec
 from ...projections.lanes import Drawing, drawing
 from ...projections.time_scale import TimeScale, duration
 from ...projections.timeline_parts import Timeline
 from ..cli.exits import one_line
-from .reading import RunReading, read_run
+from ..codec import OrjsonCodec
+from .reading import RunReader, RunReading
 from .rows import Rows
-
-if TYPE_CHECKING:
-    from ..journal import Journal
 
 #: Of a table that is not filtered, at most so many rows; the first and the last ones.
 ROWS_SHOWN = 100
+#: Of what is wrong, so much is told.
+PROBLEMS_SHOWN = 20
 #: Places of the time axis that are labelled.
 TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
-def render(journal: Journal, codec: PayloadCodec, run_ids: Sequence[str], payloads: bool) -> str:
-    """The page for these runs. Raises RUN_NOT_FOUND / run."""
+def render(store: Any, codec: OrjsonCodec, run_ids: Sequence[str], payloads: bool) -> str:
+    """The page for these runs of a JournalStore. Raises RUN_NOT_FOUND / run."""
     rows = Rows(payloads)
-    runs = []
+    reader, runs = RunReader(store, codec, rows), []
     for run_id in run_ids:
         own = rows.begin()
-        runs.append({**_told(read_run(journal, codec, run_id, rows)), "rows": own})
+        runs.append({**_told(reader.read(run_id)), "rows": own})
     style, script = _text("page.css"), _text("page.js")
     return _template().render(
         runs=runs,
@@ -76,10 +75,9 @@ def _told(found: RunReading) -> dict[str, Any]:
     """What the template shows of one run."""
     line = found.line
     record = found.record or (line.record if line else None)
-    problems = [*found.problems, *(p for chain in found.chains for p in chain.problems)]
-    untold = sum(chain.untold for chain in found.chains)
-    if untold:
-        problems.append(f"And {untold:,} more.")
+    problems = found.problems[:PROBLEMS_SHOWN]
+    if len(found.problems) > PROBLEMS_SHOWN:
+        problems.append(f"and {len(found.problems) - PROBLEMS_SHOWN:,} more")
     return {
         "id": found.run_id,
         "record": record,

@@ -51,8 +51,8 @@ class Rows:
         self.rows, self._lease = [], None
         return self.rows
 
-    def add(self, event: Event, digest: str) -> None:
-        """One event. `digest` is its hash in the chain."""
+    def add(self, event: Event) -> None:
+        """One event."""
         fields = event.model_dump(mode="json", exclude=_ELSEWHERE, exclude_none=True)
         details = [
             (name.replace("_", " "), _field(value))
@@ -75,7 +75,7 @@ class Rows:
                 "token": str(lease.fencing_token) if lease else "",
                 "what": _summary(details, payloads),
                 "details": details,
-                "hash": digest,
+                "hash": event.hash,
                 "payloads": payloads,
             }
         )

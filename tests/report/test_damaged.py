@@ -42,77 +42,73 @@ def problems(page: str) -> list[str]:
 EVENT = "UPDATE events SET {} WHERE stream = 'run/nightly' AND version = {}"
 OTHER_BYTE = "state = CAST(replace(CAST(state AS TEXT), {}) AS BLOB)"
 
-DAMAGES = {
+
+def breaks(version: int) -> str:
+    return f"event {version} of run/nightly does not follow from what is before it"
+
+
+#: What was done to the file, and what the page then says: how each sentence begins.
+DAMAGES: dict[str, tuple[str, list[str]]] = {
     "not changed": ("UPDATE runs SET run_id = run_id", []),
     "a payload": (
         EVENT.format(OTHER_BYTE.format("'\"offset\":1', '\"offset\":7'"), 4),
-        ["The run: version 5 does not follow from version 4 as stored; one"],
+        [breaks(5)],
     ),
     "what it names before it": (
         EVENT.format(OTHER_BYTE.format('\'"prev_hash":"\', \'"prev_hash":"0\''), 2),
-        [
-            "The run: version 2 does not follow from version 1",
-            "The run: version 3 does not follow from version 2",
-        ],
+        [breaks(2), breaks(3)],
     ),
     "the last event": (
         EVENT.format(OTHER_BYTE.format("'all of them', 'none of them'"), 13),
-        [
-            "The run: the record's head is not the hash of the last event.",
-            "The delivery names an end that the run does not have.",
-        ],
+        ["run/nightly does not end with the event its record knows"],
     ),
     "an event is gone": (
         "DELETE FROM events WHERE stream = 'run/nightly' AND version = 7",
-        ["The run: after version 6 comes 8."],
+        ["version 7 of run/nightly is missing", breaks(8), "run/nightly has a record that its"],
     ),
     "no JSON": (
         EVENT.format("state = x'00ff'", 7),
-        [
-            "The run, version 7 cannot be read: event 7 of stream 'run/nightly' (run.check",
-            "The run: version 8 does not follow from version 7",
-        ],
+        ["event 7 of stream 'run/nightly' (run.checkpoint_saved) cannot be decoded", breaks(8)],
     ),
     "the first event": (
         EVENT.format("state = x'00ff'", 1),
-        ["The run, version 1 cannot be read", "The run: version 2 does not follow from version 1"],
+        ["event 1 of stream 'run/nightly' (run.queued) cannot be decoded", breaks(2)],
     ),
     "an unknown topic": (
         EVENT.format("topic = 'run.imported'", 3),
-        [
-            "The run, version 3 cannot be read: event 3 of stream 'run/nightly' has the unknown",
-            "The run: version 4 does not follow from version 3",
-        ],
+        ["event 3 of stream 'run/nightly' has the unknown topic 'run.imported'", breaks(4)],
     ),
     "an absurd value": (
         EVENT.format(OTHER_BYTE.format("'\"ttl\":20.0', '\"ttl\":2e300'"), 2),
         [
-            "The events do not fit together: OverflowError",
-            "The run: version 3 does not follow from version 2",
+            "the events do not fit together: OverflowError",
+            "event 2 of run/nightly has no meaning",
+            breaks(3),
         ],
     ),
     "the record": (
         "UPDATE runs SET body = x'00' WHERE run_id = 'nightly'",
-        ["The run's record cannot be read: "],
+        ["run/nightly has a record that its events do not lead to: the stored record of run"],
     ),
-    "the record's head": (
-        "UPDATE runs SET head = upper(head) WHERE run_id = 'nightly'",
-        ["The run: the record's head is not the hash of the last event."],
+    "a field of the record": (
+        "UPDATE runs SET kind = 'other' WHERE run_id = 'nightly'",
+        ["run/nightly has a record that its events do not lead to: kind is 'other' and should"],
     ),
     "no record": (
         "DELETE FROM runs WHERE run_id = 'nightly'",
-        ["There are events of the run, and no record."],
+        ["run/nightly has events and no record", "delivery/delivery-"],
     ),
     "the delivery's request": (
         "UPDATE events SET state = x'00' WHERE stream LIKE 'delivery/%' AND version = 1",
-        [
-            "The delivery, version 1 cannot be read",
-            "The delivery: version 2 does not follow from version 1",
-        ],
+        ["event 1 of stream 'delivery/delivery-", "event 2 of delivery/delivery-"],
     ),
     "the delivery's record": (
         "UPDATE delivery_outbox SET version = 4",
-        ["The delivery: the record is at version 4, the events end with 5."],
+        ["delivery/delivery-"],
+    ),
+    "no delivery": (
+        "DELETE FROM delivery_outbox",
+        ["delivery/delivery-", "run/nightly has ended, and its delivery"],
     ),
 }
 
@@ -136,6 +132,16 @@ def test_what_cannot_be_read_is_shown_as_that(page_after: Damage, open_page: Ope
     row.get_by_role("button").click()
     assert "cannot be decoded" in page.locator(".opened .error").inner_text()
     assert "not verified" in page.locator("article > header").inner_text()
+
+
+def test_what_verify_finds_is_what_the_page_says(page_after: Damage, sqlite_url: str) -> None:
+    page = page_after(DAMAGES["a payload"][0])
+    with open_journal(sqlite_url) as journal:
+        findings = journal.verify().findings
+        assert [f.message for f in findings] == problems(page)
+        journal.acknowledge(findings, "alice", "disk fault of May")
+        known = problems(journal.report(["nightly"]))
+    assert known == [f"{breaks(5)} (known to alice: disk fault of May)"]
 
 
 def test_no_such_run(sqlite_url: str) -> None:
