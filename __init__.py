@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from .domain.status import RunLifecycleStatus, can_transition_run, is_terminal_run_status
     from .projections.ports import ProjectionState
     from .projections.projector import Projector
+    from .projections.replay import replay
+    from .projections.timeline_parts import Timeline
 
 __version__ = "0.1.0"
 
@@ -88,6 +90,7 @@ _HOME = {
     "RunStoreError": "domain.errors",
     "StopSignal": "adapters.handling",
     "Suspension": "domain.record",
+    "Timeline": "projections.timeline_parts",
     "WebhookGateway": "adapters.gateways.webhook",
     "Worker": "adapters.worker",
     "WorkerContext": "adapters.handling",
@@ -96,6 +99,7 @@ _HOME = {
     "is_terminal_run_status": "domain.status",
     "load_gateways": "adapters.gateways.config",
     "open_journal": "adapters.opening",
+    "replay": "projections.replay",
     "verify_signature": "adapters.gateways.signature",
 }
 
@@ -134,6 +138,7 @@ __all__ = [
     "RunStoreError",
     "StopSignal",
     "Suspension",
+    "Timeline",
     "WebhookGateway",
     "Worker",
     "WorkerContext",
@@ -142,6 +147,7 @@ __all__ = [
     "is_terminal_run_status",
     "load_gateways",
     "open_journal",
+    "replay",
     "verify_signature",
 ]
 

@@ -70,6 +70,14 @@ class TimeScale:
         seconds = _seconds((self._times[i - 1], self._times[i])) * min(max(part, 0.0), 1.0)
         return self._times[i - 1] + timedelta(seconds=seconds)
 
+    def label(self, place: float) -> str:
+        """The time that is drawn there, as exactly as the whole deserves."""
+        at, whole = self.moment(place), _seconds((self.begin, self.end))
+        if whole > 86_400:
+            return f"{at:%m-%d %H:%M}"
+        fraction = f".{at.microsecond // 1000:03}" if whole < 30 else ""
+        return f"{at:%H:%M:%S}{fraction}"
+
 
 def _seconds(span: Span) -> float:
     return (span[1] - span[0]).total_seconds()

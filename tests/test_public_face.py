@@ -59,4 +59,4 @@ def test_importing_the_domain_loads_pydantic_only() -> None:
 
 def test_opening_a_journal_loads_its_own_backend_only() -> None:
     code = "import runjournal; runjournal.open_journal('memory:').close()"
-    assert modules_after(code) & {"psycopg", "typer", "rich", "httpx", "fcntl"} == set()
+    assert modules_after(code) & {"psycopg", "jinja2", "typer", "rich", "httpx", "fcntl"} == set()

@@ -137,10 +137,7 @@ def _columns(bar: Bar, width: int) -> tuple[int, int]:
 
 def _axis(scale: TimeScale, width: int) -> str:
     """The times at both ends, and in the middle where there is room."""
-    labels = [f"{scale.moment(place):%H:%M:%S}" for place in (0, 0.5, 1)]
-    if (scale.end - scale.begin).total_seconds() > 86_400:
-        labels = [f"{scale.moment(place):%m-%d %H:%M}" for place in (0, 0.5, 1)]
-    first, middle, last = labels
+    first, middle, last = (scale.label(place) for place in (0, 0.5, 1))
     line = first.ljust(width - len(last)) + last
     at = (width - len(middle)) // 2
     if at <= len(first) + 1:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from ... import __version__
 from ...projections.lanes import Drawing, drawing
-from ...projections.time_scale import TimeScale, duration
+from ...projections.time_scale import duration
 from ...projections.timeline_parts import Timeline
 from ..cli.exits import one_line
 from ..codec import OrjsonCodec
@@ -126,7 +126,7 @@ def _drawn(line: Timeline, now: datetime) -> dict[str, Any]:
     scale = drawn.scale
     return {
         "lanes": drawn.lanes,
-        "ticks": [(place, _tick(scale, place)) for place in TICKS],
+        "ticks": [(place, scale.label(place)) for place in TICKS],
         "cuts": [
             (
                 scale.place(cut.begin),
@@ -144,14 +144,6 @@ def _drawn(line: Timeline, now: datetime) -> dict[str, Any]:
 def _takeovers(drawn: Drawing) -> Iterator[float]:
     for lane in drawn.lanes:
         yield from (mark.at for mark in lane.marks if mark.kind == "takeover")
-
-
-def _tick(scale: TimeScale, place: float) -> str:
-    at = scale.moment(place)
-    span = (scale.end - scale.begin).total_seconds()
-    if span > 2 * 86_400:
-        return f"{at:%d %b %H:%M}"
-    return f"{at:%H:%M:%S}" + (f".{at.microsecond // 100_000}" if span < 60 else "")
 
 
 def _bounded(rows: Sequence[Any]) -> list[Any]:

@@ -190,6 +190,8 @@ def test_the_whole_demo(spawn: Spawn, tree: Path, cli: Any) -> None:
     assert first["checkpoints"] + second["checkpoints"] == batches
     assert first["to"] == second["from"]
     assert (result["delivery"]["lines"], result["delivery"]["attempts"]) == (1, 1)
+    assert Path(result["page"]).name == f"{result['runId']}.html"
+    assert "verified</a>" in Path(result["page"]).read_text(encoding="utf-8")
     events = cli.lines("--db", "sqlite:///kept.db", "log", result["runId"])
     assert events[-1]["topic"] == "run.completed"
     takeovers = [e["took_over"] for e in events if e["topic"] == "run.lease_granted"]
@@ -237,6 +239,10 @@ def test_a_demo_for_people_leaves_no_database_behind(
     monkeypatch.setenv("RUNJOURNAL_DB", "sqlite:///real.db")
     text = cli("demo", str(tree), "--files", "1")
     assert "Proved: the result equals an uninterrupted run's." in text
+    # What it does leave is the page to look at.
+    page = Path(text.splitlines()[-1].removeprefix("To look at it: file://"))
+    assert page.parent == tmp_path
+    assert "1 takeover" in page.read_text(encoding="utf-8")
     assert "taken over from worker-1 (token 1)" in text
     assert [p.name for p in tmp_path.iterdir() if p.suffix == ".db"] == []
 

@@ -38,7 +38,7 @@ def test_help_answers_at_once(spawn: Callable[..., subprocess.Popen[str]]) -> No
 def test_the_parser_loads_nothing_heavy() -> None:
     code = (
         "import sys, runjournal.adapters.cli.main; print(sorted({'pydantic', 'rich', 'sqlite3', "
-        "'eventsourcing', 'psycopg', 'orjson'} & set(sys.modules)))"
+        "'eventsourcing', 'psycopg', 'orjson', 'jinja2'} & set(sys.modules)))"
     )
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert loaded == "[]\n"
