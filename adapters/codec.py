@@ -105,10 +105,23 @@ class OrjsonCodec:
         )
 
     def open(self, stored: StoredEvent) -> Event:
+        stream, version, topic, _data = stored
+        return self.registry.build(stream, version, topic, self._fields(stored))
+
+    def open_linked(self, stored: StoredEvent, previous: str) -> Event:
+        stream, version, topic, _data = stored
+        fields = self._fields(stored)
+        if fields["prev_hash"] == previous:
+            event = self.registry.revive(stream, version, topic, fields)
+            if event is not None:
+                return event
+        return self.registry.build(stream, version, topic, fields)
+
+    def _fields(self, stored: StoredEvent) -> dict[str, Any]:
         stream, version, topic, data = stored
         try:
             plain = data if self._decrypt is None else self._decrypt(data)
-            fields = orjson.loads(plain)
+            fields: dict[str, Any] = orjson.loads(plain)
             previous = fields["prev_hash"]
             fields["hash"] = chain_hash(previous, stream, version, topic, data)
         except Exception as e:
@@ -117,7 +130,7 @@ class OrjsonCodec:
                 "unreadable_event",
                 f"event {version} of stream {stream!r} ({topic}) cannot be decoded: {e}",
             ) from e
-        return self.registry.build(stream, version, topic, fields)
+        return fields
 
 
 def _is_lossless(value: Any, data: bytes) -> bool:

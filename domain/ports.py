@@ -251,6 +251,10 @@ class PayloadCodec(Protocol):
         """The event from its stored bytes, with its hash. Raises RUN_INTEGRITY_ERROR."""
         ...
 
+    def open_linked(self, stored: StoredEvent, previous: str) -> Event:
+        """The same, and unvalidated where it is linked to the event whose hash is `previous`."""
+        ...
+
 
 class Ids(Protocol):
     """The only source of randomness."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import AwareDatetime, ValidationError
 
 from .errors import RUN_INTEGRITY_ERROR, RunStoreError
-from .events import Event
+from .events import Event, Outcome, TookOver
+from .frozen import FrozenDict
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -34,6 +36,7 @@ class EventRegistry:
         for event in events:
             if self._events.setdefault(event.topic, event) is not event or not event.topic:
                 raise ValueError(f"{event.__name__}: topic {event.topic!r} is empty or taken")
+        self._revivers = {event: _reviver(event) for event in self._events.values()}
         self._upcasters = dict(upcasters or {})
         self._aliases = dict(aliases or {})
         for topic, event in self._events.items():
@@ -54,6 +57,18 @@ class EventRegistry:
         """These topics with the aliases under which older events of theirs are stored."""
         wanted = tuple(topics)
         return wanted + tuple(old for old, now in self._aliases.items() if now in wanted)
+
+    def revive(self, stream: str, version: int, topic: str, fields: dict[str, Any]) -> Event | None:
+        """The event from stored fields that are known to be what this code wrote; None: build it.
+
+        Without validation, at a fifth of its cost. Only for an event whose bytes are linked into
+        its stream's hash chain: then they were validated when they were written.
+        """
+        event = self._events.get(topic)
+        reviver = None if event is None else self._revivers[event]
+        if event is None or reviver is None or fields.get("schema_version") != event.schema_version:
+            return None
+        return reviver(stream, version, fields)
 
     def build(self, stream: str, version: int, topic: str, fields: dict[str, Any]) -> Event:
         """The event from its stored fields, brought up to the code's schema version.
@@ -83,6 +98,58 @@ class EventRegistry:
             raise _integrity(
                 "unreadable_event", f"{where} ({topic}) cannot be read: {problem}"
             ) from e
+
+
+Reviver = Callable[[str, int, dict[str, Any]], Event | None]
+
+#: How a stored value becomes a field's, by the field's annotation; others make `build` necessary.
+_CONVERTERS: dict[Any, Callable[[Any], Any] | None] = {
+    str: None,
+    str | None: None,
+    int: None,
+    int | None: None,
+    float: float,
+    bool: None,
+    Any: None,
+    AwareDatetime: datetime.fromisoformat,
+    AwareDatetime | None: lambda value: value and datetime.fromisoformat(value),
+    dict[str, str]: FrozenDict,
+    tuple[str, ...]: tuple,
+    Outcome: Outcome.model_validate,
+    TookOver | None: lambda value: value and TookOver.model_validate(value),
+}
+
+
+def _reviver(event: type[Event]) -> Reviver | None:
+    """What makes events of this class from their stored fields; None where that takes `build`."""
+    fields = event.model_fields
+    if not all(field.annotation in _CONVERTERS for field in fields.values()):
+        return None
+    names = set(fields)
+    required = {n for n, f in fields.items() if f.is_required()} - {
+        "originator_id",
+        "originator_version",
+    }
+    optional = {n: f for n, f in fields.items() if not f.is_required()}
+    defaults = {n: f.get_default(call_default_factory=True) for n, f in optional.items()}
+    converters = [(n, c) for n, f in fields.items() if (c := _CONVERTERS[f.annotation]) is not None]
+
+    def revive(stream: str, version: int, stored: dict[str, Any]) -> Event | None:
+        given = stored.keys() - {"schema_version"}
+        if not required <= given <= names:
+            return None
+        values = defaults | stored
+        del values["schema_version"]
+        values["originator_id"], values["originator_version"] = stream, version
+        try:
+            for name, convert in converters:
+                if name in given:
+                    values[name] = convert(values[name])
+        except (ValueError, TypeError):
+            return None
+        return event.trusted(values, given)
+
+    return revive
 
 
 def _integrity(reason: str, message: str) -> RunStoreError:

@@ -36,20 +36,43 @@ def evolve(record: RunRecord | None, event: Event, head: str) -> RunRecord:
     """The record after `event`, whose hash is `head`. `record` is None before the first event."""
     if record is None:
         return _created(event, head)
+    return record.changed(_changes(record, event, head))
+
+
+def _changes(record: RunRecord, event: Event, head: str) -> dict[str, Any]:
     changes = _CHANGES[type(event)](record, event)
     changes["version"] = event.originator_version
     changes["updated_at"] = event.timestamp
     changes["head"] = head
     if event.command_digest is not None:
         changes["commands"] = _remember(record.commands, event)
-    return record.changed(changes)
+    return changes
+
+
+class Fold:
+    """A fold that goes on: `record` is the record after the events taken so far.
+
+    The record is this fold's own, and the next event changes it: a new one for each of a million
+    events would cost more than everything else about them.
+    """
+
+    def __init__(self, record: RunRecord | None = None) -> None:
+        self.record = None if record is None else record.changed({})
+
+    def take(self, event: Event, head: str) -> None:
+        """Go on with an event, whose hash is `head`."""
+        if self.record is None:
+            self.record = _created(event, head)
+        else:
+            self.record.__dict__.update(_changes(self.record, event, head))
 
 
 def fold(record: RunRecord | None, events: Iterable[Event]) -> RunRecord | None:
     """The record after all `events`, which carry their hashes as they do when read from a store."""
+    folding = Fold(record)
     for event in events:
-        record = evolve(record, event, event.hash)
-    return record
+        folding.take(event, event.hash)
+    return folding.record
 
 
 def _remember(commands: tuple[AppliedCommand, ...], event: Event) -> tuple[AppliedCommand, ...]:
@@ -158,20 +181,27 @@ def _released(record: RunRecord, event: LeaseReleased) -> dict[str, Any]:
     return changes
 
 
-def _ended(status: Status) -> Callable[[RunRecord, Any], dict[str, Any]]:
-    def change(record: RunRecord, event: Any) -> dict[str, Any]:
-        return {
-            "status": status,
-            "lease": None,
-            "suspension": None,
-            "available_at": None,
-            "outcome": event.outcome,
-            "ended_at": event.timestamp,
-            # Completion is always under the holder's token; the other two may bump it.
-            "fencing_token": getattr(event, "fencing_token", record.fencing_token),
-        }
+def _ended(event: RunCompleted | RunFailed | RunCancelled, status: Status) -> dict[str, Any]:
+    return {
+        "status": status,
+        "lease": None,
+        "suspension": None,
+        "available_at": None,
+        "outcome": event.outcome,
+        "ended_at": event.timestamp,
+    }
 
-    return change
+
+def _completed(_record: RunRecord, event: RunCompleted) -> dict[str, Any]:
+    return _ended(event, Status.COMPLETED)  # always under the holder's token
+
+
+def _failed(_record: RunRecord, event: RunFailed) -> dict[str, Any]:
+    return _ended(event, Status.FAILED) | {"fencing_token": event.fencing_token}
+
+
+def _cancelled(_record: RunRecord, event: RunCancelled) -> dict[str, Any]:
+    return _ended(event, Status.CANCELLED) | {"fencing_token": event.fencing_token}
 
 
 _CHANGES: dict[type[Event], Callable[[RunRecord, Any], dict[str, Any]]] = {
@@ -182,7 +212,7 @@ _CHANGES: dict[type[Event], Callable[[RunRecord, Any], dict[str, Any]]] = {
     ApprovalDecided: _decided,
     ResumeRequested: _resumable,
     LeaseReleased: _released,
-    RunCompleted: _ended(Status.COMPLETED),
-    RunFailed: _ended(Status.FAILED),
-    RunCancelled: _ended(Status.CANCELLED),
+    RunCompleted: _completed,
+    RunFailed: _failed,
+    RunCancelled: _cancelled,
 }

@@ -12,7 +12,7 @@ from ..domain.errors import RunStoreError
 from ..domain.events import RUN_STREAM, Event, RunEvent
 from ..domain.ports import JournalStore, PayloadCodec, StoredEvent
 from ..domain.record import RunRecord
-from ..domain.run import evolve
+from ..domain.run import Fold
 
 #: Events read at once.
 PAGE = 2000
@@ -85,7 +85,8 @@ class Anchor(Protocol):
 class Stream:
     """One stream, as far as it was read.
 
-    record    what its events fold to; None for a stream without a record, or once it is unreadable
+    record    what its events fold to; None for a stream without a record, or once it is unreadable.
+              The next event changes it
     findings  what is wrong with the events themselves
     anchored  what it must have been at some version
     """
@@ -97,6 +98,7 @@ class Stream:
     findings: list[Finding] = field(default_factory=list)
     unreadable: bool = False
     anchored: Anchored | None = None
+    _run: Fold = field(default_factory=Fold)
 
     @property
     def key(self) -> str:
@@ -119,7 +121,7 @@ class Stream:
             self.found("gap", version, f"version {missing} of {self.name} is missing", self.head)
         self.version = version
         try:
-            event = codec.open(stored)
+            event = codec.open_linked(stored, self.head)
         except RunStoreError as e:
             self._give_up(stored, e.message)
             return None
@@ -140,7 +142,8 @@ class Stream:
         record = self.record
         try:
             if isinstance(event, RunEvent) and not isinstance(record, DeliveryRecord):
-                self.record = evolve(record, event, event.hash)
+                self._run.take(event, event.hash)
+                self.record = self._run.record
             elif isinstance(event, DeliveryEvent) and not isinstance(record, RunRecord):
                 self.record = evolve_delivery(record, event, event.hash)
         except Exception as e:  # noqa: BLE001 - a first event that is none, or a host's own event
