@@ -2,7 +2,8 @@
 
 For each round: the bare loop (the events in the order of streams and versions, orjson on each),
 `verify`, a rebuild of rows that are right, and one of an emptied table; ratios are of events per
-second. Then how much a writer's checkpoints slow down while it goes on, and the most memory used.
+second. Then how much a writer's checkpoints slow down while `runjournal verify` goes on in a process
+of its own, and the most memory of this process.
 
     python -m benchmarks.verify [RUNS] [URL]
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import resource
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -104,7 +106,7 @@ def p99_beside(journal: Journal, work: Callable[[], object] | None) -> float:
     return statistics.quantiles(took, n=100)[98]
 
 
-def measure(journal: Journal, runs: int) -> None:
+def measure(journal: Journal, url: str, runs: int) -> None:
     fill(journal, runs)
     events = bare(journal)
     took: dict[str, list[float]] = {"bare": [], "verify": [], "rebuild": []}
@@ -117,7 +119,8 @@ def measure(journal: Journal, runs: int) -> None:
         print(f"{name:8} {statistics.median(each):.2f} of the bare loop "
               f"(rounds {min(each):.2f} to {max(each):.2f}), {events:,} events")  # fmt: skip
     alone = p99_beside(journal, None)
-    beside = p99_beside(journal, lambda: journal.verify())
+    command = [sys.executable, "-m", "runjournal.adapters.cli.main", "--db", url, "verify"]
+    beside = p99_beside(journal, lambda: subprocess.run(command, check=True, capture_output=True))
     print(f"p99 of a writer's checkpoints beside it: {beside / alone:.2f} of alone")
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"most memory of this process: {most:,.0f} MiB")
@@ -125,14 +128,11 @@ def measure(journal: Journal, runs: int) -> None:
 
 def main() -> None:
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
-    if len(sys.argv) > 2:
-        with open_journal(sys.argv[2]) as journal:
-            measure(journal, runs)
-        return
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "runs.db"
-        with open_journal(f"sqlite:///{path}?synchronous=normal") as journal:
-            measure(journal, runs)
+        own = f"sqlite:///{Path(folder) / 'runs.db'}?synchronous=normal"
+        url = sys.argv[2] if len(sys.argv) > 2 else own
+        with open_journal(url) as journal:
+            measure(journal, url, runs)
 
 
 if __name__ == "__main__":

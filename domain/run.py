@@ -29,7 +29,15 @@ from .status import RunLifecycleStatus as Status
 
 #: How many operator commands a record remembers.
 COMMANDS_KEPT = 32
+# What is made for every event is made of validated values, and not validated once more.
 _REF_FIELDS = set(CheckpointRef.model_fields)
+_LEASE_FIELDS = set(Lease.model_fields)
+_APPLIED_FIELDS = set(AppliedCommand.model_fields)
+_DEFAULTS = {
+    name: field.get_default(call_default_factory=True)
+    for name, field in RunRecord.model_fields.items()
+    if not field.is_required()
+}
 
 
 def evolve(record: RunRecord | None, event: Event, head: str) -> RunRecord:
@@ -78,33 +86,38 @@ def fold(record: RunRecord | None, events: Iterable[Event]) -> RunRecord | None:
 def _remember(commands: tuple[AppliedCommand, ...], event: Event) -> tuple[AppliedCommand, ...]:
     if event.command_id is None or event.command_digest is None:
         return commands
-    applied = AppliedCommand(
-        command_id=event.command_id,
-        version=event.originator_version,
-        digest=event.command_digest,
-    )
-    return (*commands, applied)[-COMMANDS_KEPT:]
+    applied = {
+        "command_id": event.command_id,
+        "version": event.originator_version,
+        "digest": event.command_digest,
+    }
+    return (*commands, AppliedCommand.trusted(applied, _APPLIED_FIELDS))[-COMMANDS_KEPT:]
 
 
 def _created(event: Event, head: str) -> RunRecord:
     # Only RunQueued opens a stream; anything else is kept readable for verify to name.
     first = event if isinstance(event, RunQueued) else None
-    return RunRecord(
-        run_id=event.originator_id.removeprefix("run/"),
-        version=event.originator_version,
-        status=Status.QUEUED,
-        created_at=event.timestamp,
-        updated_at=event.timestamp,
-        kind=first.kind if first else "default",
-        labels=first.labels if first else {},
-        delivery_ref=first.delivery_ref if first else None,
-        authority_ref=first.authority_ref if first else None,
-        parent_run_id=first.parent_run_id if first else None,
-        available_at=first.available_at if first else None,
-        start_digest=first.start_digest if first else "",
-        commands=_remember((), event),
-        head=head,
-    )
+    fields = {
+        "run_id": event.originator_id.removeprefix("run/"),
+        "version": event.originator_version,
+        "status": Status.QUEUED,
+        "created_at": event.timestamp,
+        "updated_at": event.timestamp,
+        "start_digest": "",
+        "commands": _remember((), event),
+        "head": head,
+    }
+    if first is not None:
+        fields |= {
+            "kind": first.kind,
+            "labels": first.labels,
+            "delivery_ref": first.delivery_ref,
+            "authority_ref": first.authority_ref,
+            "parent_run_id": first.parent_run_id,
+            "available_at": first.available_at,
+            "start_digest": first.start_digest,
+        }
+    return RunRecord.trusted(_DEFAULTS | fields, set(fields))
 
 
 def _queued_again(_record: RunRecord, _event: RunQueued) -> dict[str, Any]:
@@ -112,18 +125,19 @@ def _queued_again(_record: RunRecord, _event: RunQueued) -> dict[str, Any]:
 
 
 def _granted(_record: RunRecord, event: LeaseGranted) -> dict[str, Any]:
+    lease = {
+        "owner": event.owner,
+        "acquired_at": event.timestamp,
+        "expires_at": event.timestamp + timedelta(seconds=event.ttl),
+        "ttl": event.ttl,
+    }
     return {
         "status": Status.RUNNING,
         "attempt": event.attempt,
         "fencing_token": event.fencing_token,
         "available_at": None,
         "suspension": None,
-        "lease": Lease(
-            owner=event.owner,
-            acquired_at=event.timestamp,
-            expires_at=event.timestamp + timedelta(seconds=event.ttl),
-            ttl=event.ttl,
-        ),
+        "lease": Lease.trusted(lease, _LEASE_FIELDS),
     }
 
 

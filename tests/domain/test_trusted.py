@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from decimal import Decimal
+from typing import Any, ClassVar
 
+import orjson
 import pytest
 from pydantic import ValidationError
 from runjournal import Journal
-from runjournal.domain import CheckpointRef, CheckpointSaved, RunRecord
+from runjournal.domain import (
+    DELIVERY_EVENTS,
+    RUN_EVENTS,
+    CheckpointRef,
+    CheckpointSaved,
+    Event,
+    EventRegistry,
+    RunRecord,
+)
+
+from ..verifying.conftest import fill
 
 
 def test_checkpoint_is_what_validation_would_make_of_it(journal: Journal, clock: Any) -> None:
@@ -39,3 +51,76 @@ def test_frozen_all_the_same(journal: Journal) -> None:
         field = next(iter(type(model).model_fields))
         with pytest.raises(ValidationError, match="frozen"):
             setattr(model, field, None)
+
+
+def test_every_record_of_a_life_is_what_validation_would_make_of_it(journal: Journal) -> None:
+    ledger = journal.ledger()
+    ledger.start("r", kind="etl", labels={"b": "1", "a": "2"}, delivery_ref="inbox", actor="ada")
+    lease = ledger.acquire("r", heartbeat=False)
+    lease.save_checkpoint(1)
+    lease.suspend(["boss"], resume_when_decided=True)
+    ledger.record_decision("r", "boss", "yes")
+    ledger.restore("r", heartbeat=False).complete({"n": 1})
+    for version in range(1, 8):
+        record = journal.get("r", version=version)
+        assert record is not None
+        again = RunRecord.model_validate_json(record.model_dump_json(by_alias=True))
+        assert again == record
+        assert set(record.__dict__) == set(RunRecord.model_fields)
+
+
+def test_revived_events_are_what_validation_would_make_of_them(journal: Journal) -> None:
+    """Of every kind that the journal writes; what it cannot revive, it builds."""
+    fill(journal)
+    registry = EventRegistry([*RUN_EVENTS, *DELIVERY_EVENTS])
+    seen = set()
+    for position, event in journal.subscribe(follow=False):
+        stored = journal.store.read(event.originator_id, event.originator_version - 1, 1)[0]
+        fields = orjson.loads(stored.data) | {"hash": event.hash}
+        revived = registry.revive(*stored[:3], fields)
+        assert revived is not None, position
+        assert type(revived) is type(event)
+        assert revived == event
+        assert revived.__dict__.keys() == event.__dict__.keys()
+        seen.add(event.topic)
+    assert seen >= {event.topic for event in RUN_EVENTS}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema_version": 2},
+        {"unknown": 1},
+        {"timestamp": "yesterday"},
+        {"timestamp": None},
+        {"outcome": {"code": 1}},
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_not_revived(change: dict[str, Any]) -> None:
+    registry = EventRegistry(RUN_EVENTS)
+    fields = {
+        "schema_version": 1,
+        "timestamp": "2026-01-01T00:00:00+00:00",
+        "outcome": {"code": "ok"},
+        "fencing_token": 1,
+    }
+    assert registry.revive("run/r", 1, "run.failed", dict(fields)) is not None
+    assert registry.revive("run/r", 1, "run.failed", fields | change) is None
+    del fields["fencing_token"]
+    assert registry.revive("run/r", 1, "run.failed", fields) is None
+
+
+class Odd(Event):
+    topic: ClassVar[str] = "host.odd"
+
+    amount: Decimal
+
+
+def test_an_event_of_a_hosts_own_types_is_built() -> None:
+    registry = EventRegistry([Odd])
+    fields = {"schema_version": 1, "timestamp": "2026-01-01T00:00:00+00:00", "amount": "1.5"}
+    assert registry.revive("host/r", 1, "host.odd", dict(fields)) is None
+    built = registry.build("host/r", 1, "host.odd", dict(fields))
+    assert isinstance(built, Odd)
+    assert built.amount == Decimal("1.5")

@@ -69,6 +69,8 @@ def fill(journal: Journal, runs: int = 1, first: int = 0) -> None:
         lease = ledger.acquire(f"asking-{n}", heartbeat=False)
         lease.suspend(["boss", "legal"], resume_when_decided=True)
         ledger.record_decision(f"asking-{n}", "boss", "yes", actor="boss")
+        ledger.acquire(f"resumed-{n}", heartbeat=False).suspend(["boss"], True)
+        ledger.record_decision(f"resumed-{n}", "boss", "yes", actor="boss")
         ledger.acquire(f"back-{n}", heartbeat=False).release(error="broken pipe")
         ledger.acquire(f"failed-{n}", heartbeat=False).fail("no_disk", "it is full")
         ledger.start(f"cancelled-{n}", delivery_ref="inbox")
