@@ -93,12 +93,11 @@ def test_exception_without_a_text(journal: Journal) -> None:
     assert row(journal, invocation_id).error == "BrokenError: its text cannot be had"
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)])
-def test_interrupted_in_the_middle_of_sending(journal: Journal, error: BaseException) -> None:
+def test_interrupted_in_the_middle_of_sending(journal: Journal) -> None:
     """It goes up, and the attempt is on record as one that may have arrived."""
     invocation_id = end_run(journal)
-    service = DeliveryService(journal, {"*": Receiver(error)})
-    with pytest.raises(type(error)):
+    service = DeliveryService(journal, {"*": Receiver(KeyboardInterrupt())})
+    with pytest.raises(KeyboardInterrupt):
         service.deliver_due()
     (waiting,) = service.list_attention()
     assert (waiting.invocation_id, waiting.definite) == (invocation_id, False)
@@ -134,12 +133,11 @@ def test_receiver_that_hangs_blocks_nobody_else(
 # Several at once.
 
 
-@pytest.mark.parametrize("concurrency", [1, 8])
-def test_services_at_once_send_nothing_twice(journal: Journal, concurrency: int) -> None:
+def test_services_at_once_send_nothing_twice(journal: Journal) -> None:
     ids = [end_run(journal, f"run-{n}") for n in range(30)]
     receiver = Receiver()
-    services = [DeliveryService(journal, {"*": receiver}, concurrency=concurrency)] * 2
-    services.append(DeliveryService(journal, {"*": receiver}, concurrency=concurrency))
+    services = [DeliveryService(journal, {"*": receiver})] * 2
+    services.append(DeliveryService(journal, {"*": receiver}))
     passes = race(3, lambda n: services[n].deliver_due())
     assert receiver.times == dict.fromkeys(ids, 1)
     assert sum(p.delivered for p in passes if isinstance(p, Pass)) == 30
@@ -149,7 +147,7 @@ def test_services_at_once_send_nothing_twice(journal: Journal, concurrency: int)
 # A store that fails.
 
 
-@pytest.mark.parametrize("answer", [None, DeliveryFailed("no"), DeliveryAmbiguous("perhaps")])
+@pytest.mark.parametrize("answer", [None, DeliveryFailed("no")])
 def test_store_is_away_when_the_end_is_to_be_recorded(
     journal: Journal, behind: Journal, losing: LosesReplies, answer: Exception | None
 ) -> None:

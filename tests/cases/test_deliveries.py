@@ -108,7 +108,7 @@ def test_case_72_outage(
     journal: Journal, clock: SteppedClock, journal_url: str, outage: float
 ) -> None:
     """After it all 200 arrive without anybody; what can never be sent alone waits for somebody."""
-    rows = 200 if PROVE or journal_url == "memory:" else 30
+    rows = 200 if PROVE or journal_url == "memory:" else 20
     ids = [end_run(journal, f"run-{n}", clock=clock) for n in range(rows)]
     poison = end_run(journal, "poison", result="right", clock=clock)
     rewrite(journal, journal_url, run_stream("poison"), 3, b'"right"', b"\xff")

@@ -22,7 +22,7 @@ from .sink import Mood, Sink
 PROCESS = Path(__file__).with_name("delivering_process.py")
 PROVE = bool(os.environ.get("RUNJOURNAL_PROVE"))
 RUNS = 204 if PROVE else 60
-KILLS = 50 if PROVE else 6
+KILLS = 50 if PROVE else 4
 #: Seconds that a killed sender's attempt lasts.
 TTL = 0.5
 SECRET = "s3cret-of-the-webhook-4711"
