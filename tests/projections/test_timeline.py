@@ -82,6 +82,8 @@ def test_how_each_holding_ends(journal: Journal, clock: SteppedClock) -> None:
     first = acquire("a")
     clock.advance(1)
     first.save_checkpoint({"n": 1})
+    clock.advance(7)
+    first.save_checkpoint({"n": 2})
     clock.advance(60)
     acquire("b")
     clock.advance(1)
@@ -101,12 +103,13 @@ def test_how_each_holding_ends(journal: Journal, clock: SteppedClock) -> None:
         ("c", 4, 2, "suspended"),
         ("d", 5, 2, "cancelled"),
     ]
-    assert line.holdings[0].checkpoints.count == 1
-    assert line.holdings[0].checkpoints.last_at == START + timedelta(seconds=1)
+    assert line.holdings[0].checkpoints.count == 2
+    assert line.holdings[0].checkpoints.last_at == START + timedelta(seconds=8)
     (loss,) = line.losses
-    # The grant was for 10 s, and no renewal is on record: 51 s at most.
-    assert (loss.owner, loss.fencing_token, loss.idle) == ("a", 1, 51.0)
-    assert loss.last_sign == START + timedelta(seconds=1)
+    # The grant was for 10 s; the checkpoint after 8 s left at least half of that.
+    assert loss.live_until == START + timedelta(seconds=13)
+    assert (loss.owner, loss.fencing_token, loss.idle) == ("a", 1, 55.0)
+    assert loss.last_sign == START + timedelta(seconds=8)
     (suspension,) = line.suspensions
     assert (suspension.ended, suspension.undecided) == ("resumed", ("bank",))
     assert suspension.pending_approval_ids == ("boss", "bank")
