@@ -74,7 +74,8 @@ class TimeScale:
         """The time that is drawn there, as exactly as the whole deserves."""
         at, whole = self.moment(place), _seconds((self.begin, self.end))
         if whole > 86_400:
-            return f"{at:%m-%d %H:%M}"
+            # Where days are shortened away, what is left may be minutes apart.
+            return f"{at:%m-%d %H:%M:%S}" if self.shortened else f"{at:%m-%d %H:%M}"
         fraction = f".{at.microsecond // 1000:03}" if whole < 30 else ""
         return f"{at:%H:%M:%S}{fraction}"
 
