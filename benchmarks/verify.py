@@ -1,9 +1,9 @@
 """What checking and rebuilding cost, against a bare loop that reads and decodes the same rows.
 
 For each round: the bare loop (the events in the order of streams and versions, orjson on each),
-`verify`, a rebuild of rows that are right, and one of an emptied table; ratios are of events per
-second. Then how much a writer's checkpoints slow down while `runjournal verify` goes on in a process
-of its own, and the most memory of this process.
+`verify`, and a rebuild of rows that are right; ratios are of events per second. Then how much a
+writer's checkpoints slow down while `runjournal verify` goes on in a process of its own, and the
+most memory of this process.
 
     python -m benchmarks.verify [RUNS] [URL]
 

@@ -44,6 +44,7 @@ class DeliveryRequested(DeliveryEvent):
     topic: ClassVar[str] = "delivery.requested"
 
     run_id: str
+    kind: str
     delivery_ref: str
     terminal_version: int
     terminal_hash: str
@@ -119,6 +120,7 @@ class DeliveryRecord(BaseModel):
 
     invocation_id: str
     run_id: str
+    kind: str
     delivery_ref: str
     terminal_version: int
     terminal_hash: str
@@ -166,6 +168,7 @@ def request_delivery(record: RunRecord, terminal: RunEvent) -> DeliveryRequested
         command_id=terminal.command_id,
         causation_id=terminal.command_id,
         run_id=record.run_id,
+        kind=record.kind,
         delivery_ref=record.delivery_ref,
         terminal_version=terminal.originator_version,
         terminal_hash=record.head,
@@ -178,6 +181,7 @@ def evolve_delivery(record: DeliveryRecord | None, event: Event, head: str) -> D
         return DeliveryRecord(
             invocation_id=event.invocation_id,
             run_id=event.run_id,
+            kind=event.kind,
             delivery_ref=event.delivery_ref,
             terminal_version=event.terminal_version,
             terminal_hash=event.terminal_hash,

@@ -27,7 +27,7 @@ from .errors import (
     RUN_STORE_UNAVAILABLE,
     RunStoreError,
 )
-from .events import TERMINAL_EVENTS, Event, RunQueued, run_stream
+from .events import TERMINAL_EVENTS, Event, run_stream
 from .gateway import DeliveryRequest
 from .ports import Change, Clock, Ids, PayloadCodec, RunStore, SealedEvent
 from .status import RunLifecycleStatus
@@ -248,11 +248,10 @@ class DeliveryLedger:
         return Change(sealed[0].stream, record.version, tuple(sealed), after), after
 
     def _request(self, record: DeliveryRecord) -> DeliveryRequest:
-        """What to send, from the run's first and last event."""
+        """What to send, from the run's last event."""
         stream = run_stream(record.run_id)
         ended = self._event(stream, record.terminal_version)
-        queued = self._event(stream, 1)
-        if not isinstance(ended, TERMINAL_EVENTS) or not isinstance(queued, RunQueued):
+        if not isinstance(ended, TERMINAL_EVENTS):
             raise RunStoreError(
                 RUN_INTEGRITY_ERROR,
                 "unreadable_record",
@@ -270,7 +269,7 @@ class DeliveryLedger:
             invocation_id=record.invocation_id,
             run_id=record.run_id,
             delivery_ref=record.delivery_ref,
-            kind=queued.kind,
+            kind=record.kind,
             status=_STATUS[ended.topic].value,
             code=ended.outcome.code,
             message=ended.outcome.message,

@@ -42,6 +42,7 @@ def requested(at: datetime = START) -> DeliveryRequested:
         originator_version=1,
         timestamp=at,
         command_id="end",
+        kind="etl",
         run_id="run",
         delivery_ref="inbox",
         terminal_version=3,
