@@ -27,6 +27,8 @@ prove: .venv/ready
 bench: .venv/ready
 	$(BIN)/python -m benchmarks.checkpoint
 	$(BIN)/python -m benchmarks.growth
+	$(BIN)/python -m benchmarks.chain
+	$(BIN)/python -m benchmarks.verify
 
 bench-postgres: .venv/ready
 	$(BIN)/python -m benchmarks.postgres_checkpoint
