@@ -91,15 +91,16 @@ class PostgresProjections(PostgresExclusion):
         position: int,
         parked: Poison | None = None,
     ) -> ProjectionState | None:
-        rows = self.database.write(
-            sql.save(state.table),
-            *_columns(writes),
-            state.name,
-            state.table,
-            state.position,
-            position,
-            *(parked or (None, None)),
-        )
+        values = (state.name, state.table, state.position, position, *(parked or (None, None)))
+        try:
+            rows = self.database.write(sql.save(state.table), *_columns(writes), *values)
+        except RunStoreError as e:
+            if not isinstance(e.__cause__, psycopg.errors.UndefinedTable):
+                raise
+            stored = self.projection_state(state.name)
+            if stored is None or stored.table == state.table:
+                raise
+            return None  # replaced, and dropped
         return ProjectionState(*rows[0]) if rows else None
 
     def resume_projection(self, name: str, parked_at: int) -> bool:

@@ -134,8 +134,10 @@ class ProjectionRunner:
         self, hold: ExclusiveHold, state: ProjectionState, events: EventLog, limit: int, head: int
     ) -> tuple[ProjectionState, EventLog, int]:
         """Project one page and save it; parks, and raises, at an event that cannot be projected."""
-        step = self._projecting.step(events, state.table, limit, head)
-        hold.check()
+        try:
+            step = self._projecting.step(events, state.table, limit, head)
+        finally:
+            hold.check()  # also when reading failed: where the hold was lost, that is why
         try:
             saved = self._store.save_projection(
                 state, step.batch.writes, step.position, step.batch.poison

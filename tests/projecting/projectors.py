@@ -1,11 +1,11 @@
-"""Projectors that the tests share."""
+"""A projector that the tests share, and a look at the tables of rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from runjournal import Event
+from runjournal import Event, Journal
 from runjournal.domain.events import RunEvent
 
 
@@ -33,3 +33,17 @@ class Seen:
         row["versions"].append(event.originator_version)
         self.before(event)
         return row
+
+
+def tables_of(journal: Journal) -> set[str]:
+    """The tables of rows that there are."""
+    store: Any = journal.store
+    if hasattr(store, "projection_tables"):
+        return set(store.projection_tables)
+    from runjournal.adapters.postgres.projection_statements import TABLES as POSTGRES
+    from runjournal.adapters.sqlite.projection_statements import TABLES as SQLITE
+
+    if hasattr(store, "gaps"):
+        return {table for (table,) in store.database.read(POSTGRES, store.database.schema)}
+    with store.database.reading() as conn:
+        return {table for (table,) in conn.execute(SQLITE)}

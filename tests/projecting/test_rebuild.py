@@ -14,7 +14,7 @@ from runjournal.adapters.contract.tools import refused
 from runjournal.adapters.projecting import rebuilding
 from runjournal.domain.errors import RUN_OUTCOME_UNKNOWN, RUN_STORE_UNAVAILABLE, RunStoreError
 
-from .projectors import Seen
+from .projectors import Seen, tables_of
 
 Fill = Callable[..., None]
 Whole = Callable[[Journal], dict[str, Any]]
@@ -22,20 +22,6 @@ Whole = Callable[[Journal], dict[str, Any]]
 
 def rows_of(runner: ProjectionRunner) -> dict[str, Any]:
     return dict(runner.rows(limit=1000))
-
-
-def tables_of(journal: Journal) -> set[str]:
-    """The tables of rows that there are."""
-    store: Any = journal.store
-    if hasattr(store, "projection_tables"):
-        return set(store.projection_tables)
-    from runjournal.adapters.postgres.projection_statements import TABLES as POSTGRES
-    from runjournal.adapters.sqlite.projection_statements import TABLES as SQLITE
-
-    if hasattr(store, "gaps"):
-        return {table for (table,) in store.database.read(POSTGRES, store.database.schema)}
-    with store.database.reading() as conn:
-        return {table for (table,) in conn.execute(SQLITE)}
 
 
 def test_rebuilt_again_and_again(
