@@ -95,6 +95,19 @@ class JournalApplication(Application[str]):
     def construct_mapper(self) -> Mapper[str]:
         return RegistryMapper(self._codec)
 
+    def as_class(self) -> type[JournalApplication]:
+        """This application as a class: what the library's runners of projections construct.
+
+        It works on the open journal; closing it leaves the journal open.
+        """
+        store, codec = self._store, self._codec
+
+        class OpenJournal(JournalApplication):
+            def __init__(self, env: EnvType | None = None) -> None:
+                super().__init__(store, codec)
+
+        return OpenJournal
+
     def record_at(self, run_id: str, version: int) -> RunRecord:
         """The run's record as it was at a version that exists."""
         record = self.repository.get(

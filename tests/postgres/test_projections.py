@@ -76,7 +76,7 @@ class Thread(threading.Thread):
 
 
 def test_nothing_is_missed_and_nothing_comes_twice_beside_many_writers(
-    journal: Journal, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    journal: Journal, postgres_url: str, wait_until: Until
 ) -> None:
     """Half of them are host transactions that work first, draw late, and sometimes roll back."""
     runs, writers = 25, 8
@@ -112,12 +112,12 @@ def test_nothing_is_missed_and_nothing_comes_twice_beside_many_writers(
         for thread in threads:
             thread.end()
         assert runner.wait_for(timeout=60)
-        while len(subscribed) < len(positions(journal)):
-            assert follower.is_alive()
+        there = positions(journal)
+        wait_until(lambda: subscribed[-1:] == there[-1:])
         stop.set()
         projecting.end()
     follower.end()
-    assert subscribed == positions(journal)
+    assert subscribed == there
     assert len(whole(journal)) == runs * writers
     assert rows_of(runner) == whole(journal)
     journal.rebuild(Seen(2))
@@ -300,6 +300,24 @@ def test_readers_are_not_disturbed_by_rebuilds(journal: Journal) -> None:
         done.set()
     for reader in readers:
         reader.end()
+
+
+def test_reader_looks_again_where_the_table_was_dropped_under_its_hands(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal.ledger().start("run")
+    store: Any = journal.store
+    runner = journal.projection(Seen())
+    runner.catch_up()
+    stale, look = runner.state(), store.projection_state
+    assert journal.rebuild(Seen()).finished
+    for read in (lambda: runner.get("run"), runner.rows):
+        answers = [stale]
+        monkeypatch.setattr(
+            store, "projection_state", lambda name, a=answers: a.pop() if a else look(name)
+        )
+        assert read()
+        assert not answers
 
 
 def tables(watcher: Watcher) -> str:
