@@ -66,6 +66,41 @@ def anchor(ctx: typer.Context) -> None:
             sys.stdout.write(line)
 
 
+@projections.command("status")
+def status(ctx: typer.Context) -> None:
+    """List the projections: how far each has come, and whether it is parked at an event."""
+    from .output import cell, console, moment, print_json
+
+    with opened(ctx) as journal:
+        states, head = journal.projection_states(), journal.position()
+    rows = [
+        {
+            "name": state.name,
+            "version": state.projection_version,
+            "position": state.position,
+            "behind": max(0, head - state.position),
+            "parkedAt": state.parked_at,
+            "error": state.parked_error,
+            "updatedAt": state.updated_at.isoformat(),
+        }
+        for state in states
+    ]
+    if options(ctx).as_json:
+        print_json({"head": head, "projections": rows})
+        return
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("PROJECTION", "VERSION", "POSITION", "BEHIND", "PARKED AT", "ERROR", "UPDATED"):
+        table.add_column(title, no_wrap=title == "UPDATED")
+    for name in ("run_records", "delivery_outbox"):
+        table.add_row(cell(name), "", cell(head), cell(0), "", cell("written with the events"), "")
+    for row, state in zip(rows, states, strict=True):
+        *values, _ = row.values()
+        table.add_row(*map(cell, values), cell(moment(state.updated_at)))
+    console().print(table)
+
+
 @projections.command("verify")
 def verify_projection(ctx: typer.Context, name: TableName) -> None:
     """Fold every stream and name each row that differs; exits with 6 if one does."""
