@@ -1,4 +1,4 @@
-"""Rebuild the records of a journal in batches of three; killed before the given batch."""
+"""Rebuild the records of a journal in batches of that size; killed before the given one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runjournal import open_journal
 from runjournal.projections import rebuild
 
 url, point = sys.argv[1], int(sys.argv[2])
-rebuild.BATCH = 3
+rebuild.BATCH = int(sys.argv[3])
 with open_journal(url) as journal:
     store: Any = journal.store
     repair, done = store.repair, 0
