@@ -217,13 +217,13 @@ class ProjectionRunner:
         while True:
             state = self.state()
             self._check_version(state)
-            if state is not None and state.position >= position:
+            if position <= (0 if state is None else state.position):
                 return True
             if state is not None:
                 self._check_parked(state)
             left = until - ticks()
             if left <= 0:
-                return position == 0
+                return False
             time.sleep(min(pause, left))
             pause = min(pause * 2, LOOKS[1])
 
