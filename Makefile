@@ -12,7 +12,7 @@ demo-postgres: .venv/ready
 	$(BIN)/python -m runjournal.adapters.demo.embedded_postgres --workers 4
 
 test: .venv/ready
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --dist worksteal
 
 check: .venv/ready
 	$(BIN)/ruff check .
@@ -22,7 +22,7 @@ check: .venv/ready
 
 # The slow proofs at full length.
 prove: .venv/ready
-	RUNJOURNAL_PROVE=1 $(BIN)/pytest
+	RUNJOURNAL_PROVE=1 $(BIN)/pytest --numprocesses auto --dist worksteal
 
 bench: .venv/ready
 	$(BIN)/python -m benchmarks.checkpoint
