@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from .domain.lease import RunLeaseHandle
     from .domain.ledger import RunLedger
     from .domain.limits import DeploymentLimits
-    from .domain.ports import AuthorityResolver
+    from .domain.ports import AuthorityResolver, Authorizer
     from .domain.record import CheckpointRef, Lease, RunRecord, Suspension
     from .domain.registry import EventRegistry
     from .domain.run_operator import CommandOutcome
@@ -57,6 +57,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "AuthorityResolver": "domain.ports",
+    "Authorizer": "domain.ports",
     "CAUSES": "domain.errors",
     "CallableGateway": "adapters.gateways.function",
     "CheckpointRef": "domain.record",
@@ -106,6 +107,7 @@ _HOME = {
 __all__ = [
     "CAUSES",
     "AuthorityResolver",
+    "Authorizer",
     "CallableGateway",
     "CheckpointRef",
     "CommandOutcome",

@@ -18,9 +18,10 @@ from ..domain.engine import Engine
 from ..domain.errors import RUN_STORE_ATOMIC_REQUIRED, RunStoreError
 from ..domain.ledger import RunLedger
 from ..domain.limits import DeploymentLimits
-from ..domain.ports import Clock, RunStore
+from ..domain.ports import Authorizer, Clock, RunStore
 from ..domain.run_operator import RunOperator
 from .application import JournalApplication
+from .authorizing import FailingClosed
 from .beat import ThreadBeat
 from .clocks import RandomIds, default_owner, ticks
 from .codec import OrjsonCodec
@@ -43,10 +44,17 @@ class Journal(JournalReadings, JournalUpkeep):
     parent are lost to it.
     """
 
-    def __init__(self, store: Any, codec: OrjsonCodec, limits: DeploymentLimits) -> None:
+    def __init__(
+        self,
+        store: Any,
+        codec: OrjsonCodec,
+        limits: DeploymentLimits,
+        authorizer: Authorizer | None = None,
+    ) -> None:
         self._store: RunStore = store
         self._codec = codec
         self.limits = limits
+        self._authorizer = None if authorizer is None else FailingClosed(authorizer)
         self.application = JournalApplication(store, codec)
         # Weak, so that a host may make a ledger for each request: a held lease keeps its own alive.
         self._ledgers: weakref.WeakSet[RunLedger] = weakref.WeakSet()
@@ -81,7 +89,7 @@ class Journal(JournalReadings, JournalUpkeep):
         clock            a callable giving an aware datetime that replaces the store's clock: tests
         require          "cross-process" refuses a store whose leases bind this process only
 
-        Raises RUN_STORE_ATOMIC_REQUIRED, RUN_VALIDATION_ERROR.
+        Raises RUN_STORE_ATOMIC_REQUIRED, RUN_VALIDATION_ERROR, RUN_LIMIT_EXCEEDED / lease_ttl.
         """
         if require not in (None, "process", "cross-process"):
             raise refuse("argument", f"require must be process or cross-process, not {require!r}")
@@ -104,6 +112,7 @@ class Journal(JournalReadings, JournalUpkeep):
             heartbeat_every=heartbeat_every,
             clock=clock,
             limits=self.limits,
+            authorizer=self._authorizer,
         )
         beat.attach(ledger)
         self._ledgers.add(ledger)
@@ -130,6 +139,7 @@ class Journal(JournalReadings, JournalUpkeep):
             threading.RLock,
             None,
             self.limits,
+            self._authorizer,
         )
         return RunOperator(engine)
 

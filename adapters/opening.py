@@ -10,6 +10,7 @@ from ..domain.checks import refuse
 from ..domain.delivery import DELIVERY_EVENTS
 from ..domain.events import RUN_EVENTS
 from ..domain.limits import DeploymentLimits
+from ..domain.ports import Authorizer
 from ..domain.registry import EventRegistry
 from .codec import OrjsonCodec
 from .journal import Journal
@@ -22,6 +23,7 @@ def open_journal(
     url: str,
     *,
     limits: DeploymentLimits | None = None,
+    authorizer: Authorizer | None = None,
     registry: EventRegistry | None = None,
     schema: str = "public",
     pool: HostPool | None = None,
@@ -34,7 +36,10 @@ def open_journal(
     url       "memory:" (this process only), "sqlite:///runs.db" (relative), "sqlite:////var/runs.db"
               (absolute), "postgresql://..."; for SQLite "?synchronous=normal" gives up the last
               commits on a power loss for speed
-    limits    what the deployment allows a run to store
+    limits    what the deployment allows a run
+    authorizer
+              is asked about every start, cancel, fail, resume and decision; without one all are
+              allowed
     registry  the events that can be read; a host that adds or upcasts events passes its own
 
     For Postgres only:
@@ -50,7 +55,7 @@ def open_journal(
     """
     store = _store_for(url, schema, pool, pooler, create, notify)
     codec = OrjsonCodec(registry or EventRegistry([*RUN_EVENTS, *DELIVERY_EVENTS, *AUDIT_EVENTS]))
-    return Journal(store, codec, limits or DeploymentLimits())
+    return Journal(store, codec, limits or DeploymentLimits(), authorizer)
 
 
 def _store_for(

@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import ClassVar
 
 from .chain import fingerprint
 from .events import Payload
@@ -26,7 +27,9 @@ class Command:
 
 @dataclass(slots=True, kw_only=True)
 class OperatorCommand(Command):
-    """A command from outside the lease."""
+    """A command from outside the lease. `action` is its name to an Authorizer."""
+
+    action: ClassVar[str]
 
     @abstractmethod
     def digest(self) -> str:
@@ -35,6 +38,8 @@ class OperatorCommand(Command):
 
 @dataclass(slots=True, kw_only=True)
 class Start(OperatorCommand):
+    action = "start"
+
     kind: str = "default"
     input: Payload
     delivery_ref: str | None = None
@@ -60,6 +65,8 @@ class Start(OperatorCommand):
 class Cancel(OperatorCommand):
     """Business cancel. With a token it is the holder's own; without, an operator's."""
 
+    action = "cancel"
+
     message: str | None = None
     fencing_token: int | None = None
 
@@ -71,6 +78,8 @@ class Cancel(OperatorCommand):
 class GiveUp(OperatorCommand):
     """An operator ends a run that nobody holds as failed."""
 
+    action = "fail"
+
     code: str
     message: str | None = None
 
@@ -80,12 +89,16 @@ class GiveUp(OperatorCommand):
 
 @dataclass(slots=True, kw_only=True)
 class RequestResume(OperatorCommand):
+    action = "request_resume"
+
     def digest(self) -> str:
         return fingerprint("resume")
 
 
 @dataclass(slots=True, kw_only=True)
 class RecordDecision(OperatorCommand):
+    action = "record_decision"
+
     approval_id: str
     decision: str
 

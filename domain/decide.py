@@ -1,10 +1,11 @@
 """decide: what a command does to a run, as pure rules.
 
-    decide(record, command, now) -> events     () means "already so"
-    decide(record, command, now) raises RunStoreError when the run does not allow it
+    decide(record, command, now, limits) -> events     () means "already so"
+    decide(record, command, now, limits) raises RunStoreError when the run does not allow it
 
 Nothing here reads a clock or a store. `now` is the one instant of the command, and `record` must
-carry the lease's current deadline in `lease.expires_at`.
+carry the lease's current deadline in `lease.expires_at`. An acquisition may be answered with the
+run's end, where the deployment's limits leave no more.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any
 
 from . import commands as c
 from . import granting, holding, operating
+from .limiting import limit
+from .limits import DeploymentLimits
 from .record import RunRecord
 from .refusals import Events
 
@@ -31,13 +34,22 @@ _RULES: dict[type[c.Command], Callable[[RunRecord | None, Any, datetime], Events
     c.RequestResume: operating.request_resume,
     c.RecordDecision: operating.record_decision,
 }
+_GENEROUS = DeploymentLimits()
 
 
-def decide(record: RunRecord | None, command: c.Command, now: datetime) -> Events:
+def decide(
+    record: RunRecord | None,
+    command: c.Command,
+    now: datetime,
+    limits: DeploymentLimits = _GENEROUS,
+) -> Events:
     """The events that carry out `command`, or () when the run already is as asked.
 
     Raises RunStoreError with the record it was decided on; the codes are the rules' (errors.py).
     """
     if isinstance(command, c.OperatorCommand) and record and operating.repeats(record, command):
         return ()
-    return _RULES[type(command)](record, command, now)
+    events = _RULES[type(command)](record, command, now)
+    if record is None or not events:
+        return events
+    return limit(record, command, events, now, limits)

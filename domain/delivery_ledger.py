@@ -18,7 +18,6 @@ from .delivery import (
     evolve_delivery,
 )
 from .delivery_store import DueDelivery
-from .engine import DECIDE_TRIES, SETTLE_TRIES
 from .errors import (
     RUN_CONFLICT,
     RUN_INTEGRITY_ERROR,
@@ -31,6 +30,7 @@ from .events import TERMINAL_EVENTS, Event, run_stream
 from .gateway import DeliveryRequest
 from .ports import Change, Clock, Ids, PayloadCodec, RunStore, SealedEvent
 from .status import RunLifecycleStatus
+from .unsettled import DECIDE_TRIES, SETTLE_TRIES
 
 _STATUS = {
     "run.completed": RunLifecycleStatus.COMPLETED,

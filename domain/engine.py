@@ -16,16 +16,11 @@ from .chain import GENESIS
 from .checks import check_time
 from .decide import decide
 from .delivery import evolve_delivery, request_delivery
-from .errors import (
-    RUN_CONFLICT,
-    RUN_INTEGRITY_ERROR,
-    RUN_OUTCOME_UNKNOWN,
-    RUN_STORE_UNAVAILABLE,
-    RunStoreError,
-)
+from .errors import RUN_INTEGRITY_ERROR, RUN_OUTCOME_UNKNOWN, RunStoreError
 from .events import CheckpointSaved, Event, Payload, RunEvent, RunQueued, run_stream
 from .limits import DeploymentLimits
 from .ports import (
+    Authorizer,
     Change,
     Clock,
     Guard,
@@ -41,12 +36,10 @@ from .ports import (
     Ticks,
 )
 from .record import RunRecord
+from .refusals import missing
 from .run import evolve
+from .unsettled import DECIDE_TRIES, Unsettled, contended
 
-#: How often a command is decided anew when other writers were first.
-DECIDE_TRIES = 32
-#: How often a write whose reply was lost is asked for, or tried again.
-SETTLE_TRIES = 3
 #: Events read at once when a stream is searched.
 PAGE = 500
 
@@ -84,6 +77,7 @@ class Engine:
         make_lock: Callable[[], Lock],
         clock: Clock | None,
         limits: DeploymentLimits,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self.store = store
         self.limits = limits
@@ -93,6 +87,7 @@ class Engine:
         self._ticks = ticks
         self._clock = clock
         self._allowed = limits.model_dump()
+        self._authorizer = authorizer
 
     def instant(self) -> Instant:
         """Read the clock, once for one command."""
@@ -174,17 +169,14 @@ class Engine:
         patience: float | None = None,
     ) -> tuple[RunRecord, Reply] | None:
         """Write decided events, with the delivery that a run's end asks for; None: a lost guard."""
-        change, record = self.change(before, events)
-        changes = [change]
-        if record.delivery_ref is not None and record.is_terminal:
-            changes += self._delivery(record, events[-1])
+        changes, record = self.changes(before, events)
         reply = self.store.append(changes, guard, at.given, patience)
         return None if reply is None else (record, reply)
 
-    def change(
+    def changes(
         self, before: RunRecord | None, events: Sequence[RunEvent]
-    ) -> tuple[Change, RunRecord]:
-        """The events sealed onto the chain, and the record they lead to."""
+    ) -> tuple[list[Change], RunRecord]:
+        """The events sealed onto the chain, a requested delivery, and the record they lead to."""
         record = before
         version, head = (0, GENESIS) if before is None else (before.version, before.head)
         sealed: list[SealedEvent] = []
@@ -194,7 +186,10 @@ class Engine:
             record = evolve(record, event, head)
             sealed.append(stored)
         assert record is not None  # decide gave at least one event
-        return Change(sealed[0].stream, version, tuple(sealed), record), record
+        changes = [Change(sealed[0].stream, version, tuple(sealed), record)]
+        if record.delivery_ref is not None and record.is_terminal:
+            changes += self._delivery(record, events[-1])
+        return changes, record
 
     def _delivery(self, record: RunRecord, terminal: RunEvent) -> list[Change]:
         event = request_delivery(record, terminal)
@@ -209,7 +204,8 @@ class Engine:
         assume_new  try first as if the run did not exist: one trip where that is so
         """
         record: RunRecord | None = None
-        unsettled = _Unsettled(command)
+        asked = -1
+        unsettled = Unsettled(command)
         with unsettled:
             for attempt in range(DECIDE_TRIES):
                 at = self.instant()
@@ -222,7 +218,11 @@ class Engine:
                         written = self._found(command, unsettled.version, record, read_at)
                         if written is not None:
                             return Performed(*written, at)
-                events = decide(record, command, now)
+                version = record.version if record else 0
+                if version != asked:  # else a write of ours may land yet: what allowed it stands
+                    self._authorize(command, record, now)
+                    asked = version
+                events = decide(record, command, now, self.limits)
                 if not events:
                     assert record is not None  # only a record can already be so
                     return Performed(record, None, at)
@@ -236,6 +236,20 @@ class Engine:
                     return Performed(*written, at)
         raise contended(command.run_id, record)
 
+    def _authorize(self, command: c.Command, record: RunRecord | None, now: datetime) -> None:
+        """Refuse, as if there were no such run, what the host does not allow this actor.
+
+        Also asked about a run that is not there: the time it takes must not tell. For a new run
+        the host is shown the record as it would be, so that it can judge the id.
+        """
+        if self._authorizer is None or not isinstance(command, c.OperatorCommand):
+            return
+        shown = record
+        if record is None and isinstance(command, c.Start):
+            shown = evolve(None, decide(None, command, now)[0], GENESIS)
+        if not self._authorizer.allows(command.actor, command.action, shown):
+            raise missing(command)
+
     def _found(
         self, command: c.Command, after_version: int, record: RunRecord, now: datetime
     ) -> tuple[RunRecord, Reply] | None:
@@ -244,58 +258,6 @@ class Engine:
             return None
         deadline = record.lease.expires_at if record.lease else None
         return record, Reply(now, deadline, deadline is not None)
-
-
-class _Unsettled:
-    """The write of a command whose reply was lost: it may still land, at one version only.
-
-    As a context manager it turns "nothing was written" into "not known": once a write is open, a
-    store that cannot be reached any more says nothing about it.
-    """
-
-    def __init__(self, command: c.Command) -> None:
-        self._command = command
-        self._lost_replies = 0
-        self.version = -1
-
-    def again(self, record: RunRecord | None) -> bool:
-        """Note a lost reply; whether to go on finding out."""
-        if self._lost_replies == 0:
-            self.version = record.version if record else 0
-        self._lost_replies += 1
-        return self._lost_replies <= SETTLE_TRIES
-
-    def moved(self, record: RunRecord) -> bool:
-        """Whether a write is open and the run has moved past where it was to land."""
-        return self._lost_replies > 0 and record.version > self.version
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _type: object, error: BaseException | None, _tb: object) -> None:
-        if not isinstance(error, RunStoreError) or not self._lost_replies:
-            return
-        if error.code in (RUN_STORE_UNAVAILABLE, RUN_OUTCOME_UNKNOWN):
-            raise unknown_outcome(self._command.run_id, self._command.command_id) from error
-
-
-def contended(run_id: str, record: RunRecord | None) -> RunStoreError:
-    """That others were first each time within the bound; nothing was written."""
-    return RunStoreError(
-        RUN_CONFLICT,
-        "contended",
-        f"run {run_id!r}: other writers were first {DECIDE_TRIES} times",
-        record=record,
-    )
-
-
-def unknown_outcome(run_id: str, command_id: str) -> RunStoreError:
-    """That a command's reply was lost and its fate could not be learnt within the bound."""
-    return RunStoreError(
-        RUN_OUTCOME_UNKNOWN,
-        "reply_lost",
-        f"run {run_id!r}: whether command {command_id!r} was written is not known",
-    )
 
 
 def _grant_guard(record: RunRecord | None, command: c.Command, now: datetime) -> Guard | None:

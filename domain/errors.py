@@ -9,7 +9,7 @@
       RUN_CONFLICT                the same name already stands for something else
       RUN_NOT_FOUND               no such run
       RUN_VALIDATION_ERROR        the input is refused; nothing was written
-      RUN_LIMIT_EXCEEDED          the input is larger than the deployment allows
+      RUN_LIMIT_EXCEEDED          it is more than the deployment allows
       RUN_INTEGRITY_ERROR         what is stored cannot be trusted or read
       RUN_STORE_ATOMIC_REQUIRED   the store promises less than was asked for
       RUN_STORE_UNAVAILABLE       the store cannot be reached or is busy; nothing was written
@@ -97,8 +97,13 @@ CAUSES: Final[dict[tuple[str, str], Cause]] = {
     (RUN_LIMIT_EXCEEDED, "checkpoint_bytes"): Cause("store the data elsewhere and save a ref"),
     (RUN_LIMIT_EXCEEDED, "input_bytes"): Cause("store the data elsewhere and pass a ref"),
     (RUN_LIMIT_EXCEEDED, "result_bytes"): Cause("store the data elsewhere and return a ref"),
-    (RUN_LIMIT_EXCEEDED, "labels"): Cause("use fewer or shorter labels"),
+    (RUN_LIMIT_EXCEEDED, "labels"): Cause("use fewer labels"),
+    (RUN_LIMIT_EXCEEDED, "label_bytes"): Cause("use fewer or shorter labels"),
     (RUN_LIMIT_EXCEEDED, "approvals"): Cause("ask for fewer approvals at once"),
+    (RUN_LIMIT_EXCEEDED, "events_per_run"): Cause("end it and go on in a new run"),
+    (RUN_LIMIT_EXCEEDED, "attempts"): Cause("find out what ends its workers, then start a new run"),
+    (RUN_LIMIT_EXCEEDED, "run_seconds"): Cause("end it and go on in a new run"),
+    (RUN_LIMIT_EXCEEDED, "lease_ttl"): Cause("use a lease_ttl within the deployment's range"),
     (RUN_INTEGRITY_ERROR, "unknown_topic"): Cause("register the event, or upgrade runjournal"),
     (RUN_INTEGRITY_ERROR, "newer_event"): Cause("upgrade runjournal: newer code wrote this event"),
     (RUN_INTEGRITY_ERROR, "unreadable_event"): Cause("restore the run from a backup"),

@@ -15,8 +15,20 @@ from .engine import Engine, Instant
 from .errors import RUN_LEASE_LOST, RUN_NOT_FOUND, RunStoreError
 from .holding import require_holder
 from .lease import RunLeaseHandle
+from .limiting import raise_ended
 from .limits import DeploymentLimits
-from .ports import Beat, Change, Clock, Ids, Lock, PayloadCodec, Reply, RunStore, Ticks
+from .ports import (
+    Authorizer,
+    Beat,
+    Change,
+    Clock,
+    Ids,
+    Lock,
+    PayloadCodec,
+    Reply,
+    RunStore,
+    Ticks,
+)
 from .record import RunRecord
 from .run_operator import RunOperator
 
@@ -43,9 +55,12 @@ class RunLedger(RunOperator):
         heartbeat_every: float | timedelta | None = None,
         clock: Clock | None = None,
         limits: DeploymentLimits | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self.owner = check_identifier(owner, "owner")
         self.lease_ttl = check_seconds(lease_ttl, "lease_ttl")
+        limits = limits or DeploymentLimits()
+        limits.check_ttl(self.lease_ttl)
         self.heartbeat_every = (
             self.lease_ttl / 3
             if heartbeat_every is None
@@ -58,9 +73,7 @@ class RunLedger(RunOperator):
                 f"{self.lease_ttl} s: one lost beat would lose the lease",
             )
         self.beat = beat
-        super().__init__(
-            Engine(store, codec, ids, ticks, make_lock, clock, limits or DeploymentLimits())
-        )
+        super().__init__(Engine(store, codec, ids, ticks, make_lock, clock, limits, authorizer))
         self._handles: set[RunLeaseHandle] = set()
         self._adopted: WeakSet[AdoptedLease] = WeakSet()
 
@@ -73,7 +86,9 @@ class RunLedger(RunOperator):
 
         An expired lease is taken over: token and attempt grow. After a release only the token
         grows. Acquiring again under the same owner fences the older handle. Raises RUN_LEASE_HELD,
-        RUN_ALREADY_TERMINAL, RUN_SUSPENDED.
+        RUN_ALREADY_TERMINAL, RUN_SUSPENDED; RUN_LIMIT_EXCEEDED / attempts or run_seconds when they
+        are used up and the run was ended for it (`error.record`); RUN_LIMIT_EXCEEDED otherwise
+        when another host let the run grow beyond what this one allows.
         """
         check_identifier(run_id, "run id")
         return self._take(run_id, heartbeat, resume=False, create=True)
@@ -82,7 +97,7 @@ class RunLedger(RunOperator):
         """Take the lease of a suspended, abandoned or queued run, in one append.
 
         It is the resume command itself: of two that restore the same run only one goes on.
-        Raises RUN_NOT_FOUND, RUN_LEASE_HELD, RUN_ALREADY_TERMINAL.
+        Raises RUN_NOT_FOUND, RUN_LEASE_HELD, RUN_ALREADY_TERMINAL, RUN_LIMIT_EXCEEDED as `acquire`.
         """
         check_identifier(run_id, "run id")
         return self._take(run_id, heartbeat, resume=True, create=False)
@@ -107,20 +122,24 @@ class RunLedger(RunOperator):
 
         kinds  only runs of these kinds
         limit  take up to so many and return a list; without it one handle or None
+
+        On the way it ends runs whose attempts or time are used up, and sets aside those that are
+        beyond another limit of this host (see `journal.attention`).
         """
         wanted = None if kinds is None else check_identifiers(kinds, "kind")
         count = 1 if limit is None else check_integer(limit, "limit", least=1, most=1000)
         at = self._engine.instant()
         command_id = self._engine.new_id()
 
-        def grant(record: RunRecord, now: datetime) -> Change:
+        def grant(record: RunRecord, now: datetime) -> list[Change]:
             command = c.Acquire(
                 run_id=record.run_id,
                 command_id=command_id,
                 owner=self.owner,
                 ttl=self.lease_ttl,
             )
-            return self._engine.change(record, decide(record, command, now))[0]
+            events = decide(record, command, now, self._engine.limits)
+            return self._engine.changes(record, events)[0]
 
         granted = self._engine.store.claim(wanted, count, grant, at.given)
         handles = [self._handle(g.record, g.reply, at, heartbeat) for g in granted]
@@ -206,6 +225,8 @@ class RunLedger(RunOperator):
             start=start if create else None,
         )
         done = self._engine.perform(command)
+        if done.record.is_terminal:
+            raise_ended(done.record, self._engine.limits)
         assert done.reply is not None  # a grant is always written
         return self._handle(done.record, done.reply, done.at, heartbeat)
 

@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from .delivery import DeliveryRecord
 from .delivery_store import DeliveryStore
+from .errors import RUN_INTEGRITY_ERROR, RUN_LIMIT_EXCEEDED
 from .events import Event, Payload
 from .history_store import ExclusiveHold, HistoryStore
 from .record import RunRecord
@@ -102,8 +103,11 @@ class Granted(NamedTuple):
     reply: Reply
 
 
-#: Given a claimable run's record and the store's instant, the change that grants it.
-Granting = Callable[[RunRecord, datetime], Change]
+#: Given a claimable run's record and the store's instant, what to write: one change that grants it,
+#: or, for a run that may not be granted any more, the changes that end it.
+Granting = Callable[[RunRecord, datetime], Sequence[Change]]
+#: What makes a claim set a run aside when `grant` raises it.
+SETS_ASIDE: Final = frozenset({RUN_INTEGRITY_ERROR, RUN_LIMIT_EXCEEDED})
 
 
 class LeaseRef(NamedTuple):
@@ -115,7 +119,7 @@ class LeaseRef(NamedTuple):
 
 
 class Attention(NamedTuple):
-    """A run that was set aside because it, or its delivery, could not be read."""
+    """A run that was set aside: it, or its delivery, cannot be read, or is beyond a limit."""
 
     run_id: str
     reason: str
@@ -182,9 +186,11 @@ class RunStore(DeliveryStore, Protocol):
     ) -> list[Granted]:
         """Grant up to `limit` due runs (queued and due, or held and expired), oldest first.
 
-        Guards of the store: no two claims get the same run; each grant is written as by append.
-        A run whose record cannot be read, or for which `grant` raises RUN_INTEGRITY_ERROR, is set
-        aside (see attention) and never starves the rest.
+        Guards of the store: no two claims get the same run; what `grant` gives is written as by
+        append, all of it or nothing. A run whose new record has no lease was ended instead: it is
+        not in the answer, and the claim goes on with the next. A run whose record cannot be read,
+        or for which `grant` raises a code of SETS_ASIDE, is set aside (see attention). Neither
+        kind ever starves the rest.
         """
         ...
 
@@ -286,6 +292,23 @@ class AuthorityResolver(Protocol):
 
         Whatever it raises counts as None; its text is kept in the journal, so it must not hold
         credentials.
+        """
+        ...
+
+
+class Authorizer(Protocol):
+    """Decides who may do what to which run. Called from several threads at once."""
+
+    def allows(self, actor: str | None, action: str, record: RunRecord | None) -> bool:
+        """Whether the command may go on; only True is a yes. Asked before anything is written.
+
+        actor   who asks, as the caller of the command says; None where it does not
+        action  "start", "cancel", "fail", "request_resume" or "record_decision"
+        record  the run as it was read; for a new run, as it would be; None where there is no run,
+                which ends in RUN_NOT_FOUND whatever is answered
+
+        A no reads like a run that does not exist. What it raises is a no, and is logged without
+        its text.
         """
         ...
 

@@ -17,6 +17,7 @@ from .checks import (
     check_time,
 )
 from .engine import Engine
+from .limits import label_bytes
 from .record import RunRecord
 
 
@@ -64,11 +65,13 @@ class RunOperator:
         authority_ref a name under which the host finds on whose behalf the run acts
         available_at  not before this time (aware) may it be claimed
 
-        Raises RUN_CONFLICT / different_arguments, RUN_LIMIT_EXCEEDED / input_bytes or labels.
+        Raises RUN_CONFLICT / different_arguments, RUN_LIMIT_EXCEEDED / input_bytes, labels or
+        label_bytes.
         """
         checked = check_labels(labels)
         check_identifier(run_id, "run id")
         self._engine.limits.check("labels", len(checked), run_id)
+        self._engine.limits.check("label_bytes", label_bytes(checked), run_id)
         command = c.Start(
             run_id=run_id,
             command_id=self._command_id(command_id),

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from . import commands as c
 from .decide import decide
-from .engine import DECIDE_TRIES, SETTLE_TRIES, Engine, Instant, contended, unknown_outcome
+from .engine import Engine, Instant
 from .errors import (
     RUN_CONFLICT,
     RUN_LEASE_LOST,
@@ -27,6 +27,7 @@ from .holding import require_holder
 from .ports import Guard, LeaseRef, Reply
 from .record import Lease, RunRecord
 from .run import fold
+from .unsettled import DECIDE_TRIES, SETTLE_TRIES, contended, unknown_outcome
 
 #: The share of the ttl, one second at most, by which a holder stops trusting its lease early.
 MARGIN = 0.05
@@ -172,7 +173,7 @@ class HolderWriter:
                 self._renew()
                 at = self._engine.instant()
             before = self.record
-            events = decide(before, command, at.now)
+            events = decide(before, command, at.now, self._engine.limits)
             if not events:
                 return before
             # Until the reply is in, an interrupt leaves this write's fate open: it is settled then.

@@ -16,10 +16,10 @@ LIVE = Guard(1, "live")
 def granting(scribe: Scribe, owner: str = "worker-1", unreadable: str = "\n") -> Granting:
     """Grants every run to `owner`, except those whose id begins with `unreadable`."""
 
-    def grant(record: RunRecord, now: datetime) -> Change:
+    def grant(record: RunRecord, now: datetime) -> list[Change]:
         if record.run_id.startswith(unreadable):
             raise RunStoreError(RUN_INTEGRITY_ERROR, "unreadable_event", "a damaged event")
-        return scribe.grant(record, now, owner)
+        return [scribe.grant(record, now, owner)]
 
     return grant
 
@@ -45,10 +45,10 @@ class ClaimContract(StoreHooks):
         queued = put(store, scribe.start("run"))
         seen: list[RunRecord] = []
 
-        def grant(record: RunRecord, now: datetime) -> Change:
+        def grant(record: RunRecord, now: datetime) -> list[Change]:
             seen.append(record)
             assert now == after(3)
-            return scribe.grant(record, now)
+            return [scribe.grant(record, now)]
 
         (granted,) = store.claim(None, 1, grant, after(3))
         assert seen == [queued]

@@ -11,8 +11,9 @@ from datetime import UTC, datetime, timedelta
 from eventsourcing.persistence import IntegrityError
 
 from ...domain.delivery import DeliveryRecord
-from ...domain.errors import RUN_INTEGRITY_ERROR, RUN_VALIDATION_ERROR, RunStoreError
+from ...domain.errors import RUN_VALIDATION_ERROR, RunStoreError
 from ...domain.ports import (
+    SETS_ASIDE,
     Atomicity,
     Attention,
     Change,
@@ -116,15 +117,16 @@ class MemoryStore(MemoryHistory, MemoryProjections):
                 if len(granted) >= limit:
                     break
                 try:
-                    change = grant(_overlaid(row), instant)
+                    changes = grant(_overlaid(row), instant)
                 except RunStoreError as e:
-                    if e.code != RUN_INTEGRITY_ERROR:
+                    if e.code not in SETS_ASIDE:
                         raise
                     row.ready_at, row.attention = None, e.message
                     continue
-                reply = self._append([change], None, instant)
-                if reply is not None and isinstance(change.record, RunRecord):
-                    granted.append(Granted(change.record, reply))
+                record = changes[0].record
+                reply = self._append(changes, None, instant)
+                if reply is not None and isinstance(record, RunRecord) and record.lease:
+                    granted.append(Granted(record, reply))
         return granted
 
     def read(

@@ -9,14 +9,13 @@ from typing import Any
 
 import psycopg
 
-from ...domain.engine import SETTLE_TRIES
 from ...domain.errors import (
-    RUN_INTEGRITY_ERROR,
     RUN_OUTCOME_UNKNOWN,
     RUN_STORE_UNAVAILABLE,
     RunStoreError,
 )
 from ...domain.ports import (
+    SETS_ASIDE,
     Atomicity,
     Attention,
     Change,
@@ -29,6 +28,7 @@ from ...domain.ports import (
     StoredEvent,
 )
 from ...domain.record import RunRecord
+from ...domain.unsettled import SETTLE_TRIES
 from ..rows import EPOCH, record_of
 from . import statements as sql
 from .append_statements import TELLING
@@ -183,7 +183,7 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
                         raise
                     return granted + self._settled(attempted, now)
                 granted += taken
-                # Only runs that had to be set aside make another look worth while.
+                # Only runs that were set aside or ended make another look worth while.
                 if found == len(taken):
                     break
             if len(granted) >= limit:
@@ -217,19 +217,22 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
             if not rows:
                 session.run(sql.ROLLBACK)
                 return 0, []
-            changes = [self._granting(row, grant, now) for row in rows]
-            attempted[:] = [c for c in changes if isinstance(c, Change)]
+            decided = [self._granting(row, grant, now) for row in rows]
+            # Only grants: whether a run was ended is for nobody here to know.
+            attempted[:] = [
+                d[0] for d in decided if not isinstance(d, RunStoreError) and _granted(d)
+            ]
             commands = [
-                (sql.SET_ASIDE, (row[0], change.message))
-                if isinstance(change, RunStoreError)
-                else grant_command(change, now)
-                for row, change in zip(rows, changes, strict=True)
+                (sql.SET_ASIDE, (row[0], outcome.message))
+                if isinstance(outcome, RunStoreError)
+                else grant_command(outcome, now)
+                for row, outcome in zip(rows, decided, strict=True)
             ]
             *written, _ = session.run_batch(*commands, (sql.COMMIT, ()))
             taken = [
-                Granted(change.record, self._reply(answer[0], change.record, now))
-                for change, answer in zip(changes, written, strict=True)
-                if isinstance(change, Change) and isinstance(change.record, RunRecord) and answer
+                Granted(record, self._reply(answer[0], record, now))
+                for outcome, answer in zip(decided, written, strict=True)
+                if answer and (record := _granted(outcome)) is not None
             ]
             return len(rows), taken
 
@@ -266,13 +269,13 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
 
     def _granting(
         self, row: tuple[Any, ...], grant: Granting, now: datetime | None
-    ) -> Change | RunStoreError:
-        """The change that grants a run, or why it has to be set aside."""
+    ) -> Sequence[Change] | RunStoreError:
+        """The changes that grant or end a run, or why it has to be set aside."""
         *columns, server = row
         try:
             return grant(record_of(*columns), now or self._heard(server))
         except RunStoreError as e:
-            if e.code != RUN_INTEGRITY_ERROR:
+            if e.code not in SETS_ASIDE:
                 raise
             return e
 
@@ -300,3 +303,9 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
 
     def attention(self) -> list[Attention]:
         return [Attention(*row) for row in self.database.read(sql.ATTENTION)]
+
+
+def _granted(decided: Sequence[Change] | RunStoreError) -> RunRecord | None:
+    """The record of a run that is granted by this, and neither ended nor set aside."""
+    record = None if isinstance(decided, RunStoreError) else decided[0].record
+    return record if isinstance(record, RunRecord) and record.lease is not None else None

@@ -50,9 +50,12 @@ def write_command(changes: Sequence[Change], guard: Guard | None, now: datetime 
     return statement, (*values, change.expected_version, token, live, *events)
 
 
-def grant_command(change: Change, now: datetime | None) -> Command:
-    """The statement that grants a run inside the claim that has locked its row."""
-    assert isinstance(change.record, RunRecord) and len(change.events) == 1  # noqa: PT018
+def grant_command(changes: Sequence[Change], now: datetime | None) -> Command:
+    """The statement that grants or ends a run inside the claim that has locked its row."""
+    change = changes[0]
+    assert isinstance(change.record, RunRecord)  # the first change is the run's
+    if len(changes) > 1 or len(change.events) > 1:
+        return write_command(changes, None, now)
     values = _run(change.record, now)
     return sql.GRANT, (*values, change.expected_version, *_event(change))
 

@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...domain.errors import RUN_INTEGRITY_ERROR, RunStoreError
+from ...domain.errors import RUN_CONFLICT, RunStoreError
 from ...domain.ports import (
+    SETS_ASIDE,
     Atomicity,
     Attention,
     Change,
@@ -75,10 +76,7 @@ class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections):
         conn = self.database.begin(patience)
         try:
             instant = now or datetime.now(UTC)  # only now: waiting for the lock counts
-            reply = _write_run(conn, changes[0], guard, instant)
-            for change in changes[1:]:
-                if reply is not None and not write_delivery(conn, change):
-                    reply = None
+            reply = _write(conn, changes, guard, instant)
         except BaseException as e:
             self.database.rollback(conn)
             if isinstance(e, sqlite3.Error):
@@ -121,15 +119,23 @@ class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections):
                         return granted
                     seen.add(row[0])
                     try:
-                        change = grant(_record(row), instant)
+                        changes = grant(_record(row), instant)
                     except RunStoreError as e:
-                        if e.code != RUN_INTEGRITY_ERROR:
+                        if e.code not in SETS_ASIDE:
                             raise
                         conn.execute(sql.SET_ASIDE, (e.message, row[0]))
                         continue
-                    reply = _write_run(conn, change, None, instant)
-                    if reply is not None and isinstance(change.record, RunRecord):
-                        granted.append(Granted(change.record, reply))
+                    record = changes[0].record
+                    reply = _write(conn, changes, None, instant)
+                    assert isinstance(record, RunRecord)  # the first change is the run's
+                    if reply is None:  # nobody else writes meanwhile: a delivery was there before
+                        raise RunStoreError(
+                            RUN_CONFLICT,
+                            "different_request",
+                            f"run {record.run_id!r} has not ended yet, and its delivery exists",
+                        )
+                    if record.lease is not None:
+                        granted.append(Granted(record, reply))
         return granted
 
     def read(
@@ -177,6 +183,17 @@ def _record(row: tuple[Any, ...]) -> RunRecord:
         head,
         body,
     )
+
+
+def _write(
+    conn: sqlite3.Connection, changes: Sequence[Change], guard: Guard | None, instant: datetime
+) -> Reply | None:
+    """Write the run, then the deliveries; None if a guard is lost: then roll back."""
+    reply = _write_run(conn, changes[0], guard, instant)
+    for change in changes[1:]:
+        if reply is not None and not write_delivery(conn, change):
+            reply = None
+    return reply
 
 
 def _write_run(

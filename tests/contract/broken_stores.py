@@ -238,10 +238,10 @@ class ClaimsTwice(Between):
             self._looked_at.setdefault(record.run_id, record)
         granted = []
         for record in list(self._looked_at.values())[-limit:]:
-            change = grant(record, instant)
-            reply = self.store.append([change], None, instant)
-            assert isinstance(change.record, RunRecord)
-            granted.append(Granted(change.record, reply or Reply(instant, None, False)))
+            changes = grant(record, instant)
+            reply = self.store.append(changes, None, instant)
+            assert isinstance(changes[0].record, RunRecord)
+            granted.append(Granted(changes[0].record, reply or Reply(instant, None, False)))
         return granted
 
 
