@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from ...domain.errors import RUN_INTEGRITY_ERROR, RunStoreError
+from ...domain.errors import RUN_INTEGRITY_ERROR, RUN_LIMIT_EXCEEDED, RunStoreError
 from ...domain.ports import Change, Granted, Granting, Guard, LeaseRef, Reply, RunStore
 from ...domain.record import RunRecord
 from .scribe import INSTANT, START, TTL, Scribe, after
@@ -155,6 +155,44 @@ class ClaimContract(StoreHooks):
         # Set aside means: out of every later claim, whoever asks.
         assert store.claim(None, 10, granting(scribe), after(200)) == []
         assert all(topics(store, f"bad-{n}") == ["queued"] for n in range(6))
+
+    def test_run_that_is_ended_instead_is_passed_over(
+        self, store: RunStore, scribe: Scribe
+    ) -> None:
+        for n in range(3):
+            put_held(store, scribe, f"spent-{n}", delivery_ref="inbox" if n else None)
+        put(store, scribe.start("good", available_at=after(100)))
+        ends: dict[str, list[Change]] = {}
+
+        def grant(record: RunRecord, now: datetime) -> list[Change]:
+            if record.run_id == "good":
+                return [scribe.grant(record, now)]
+            return ends.setdefault(record.run_id, scribe.complete(record))
+
+        assert names(store.claim(None, 1, grant, after(200))) == ["good"]
+        assert sorted(ends) == ["spent-0", "spent-1", "spent-2"]
+        for run_id, changes in ends.items():
+            assert stored(store, run_id) == changes[0].record
+            assert topics(store, run_id)[-1] == "completed"
+            for request in changes[1:]:
+                assert [e.topic for e in store.read(request.stream)] == ["delivery.requested"]
+        waiting = store.deliveries(status=None, attention=False, limit=10)
+        assert sorted(d.run_id for d in waiting) == ["spent-1", "spent-2"]
+        assert store.attention() == []
+        assert store.claim(None, 10, grant, after(200)) == []
+
+    def test_run_beyond_a_limit_is_set_aside(self, store: RunStore, scribe: Scribe) -> None:
+        put(store, scribe.start("full"))
+        put(store, scribe.start("good", available_at=after(1)))
+
+        def grant(record: RunRecord, now: datetime) -> list[Change]:
+            if record.run_id == "full":
+                raise RunStoreError(RUN_LIMIT_EXCEEDED, "events_per_run", "too many events")
+            return [scribe.grant(record, now)]
+
+        assert names(store.claim(None, 1, grant, after(2))) == ["good"]
+        assert [mark.run_id for mark in store.attention()] == ["full"]
+        assert topics(store, "full") == ["queued"]
 
     def test_run_set_aside_by_hand_is_not_claimed(self, store: RunStore, scribe: Scribe) -> None:
         assert store.attention() == []

@@ -540,3 +540,18 @@ def test_on_postgres(spawn: Spawn, new_postgres: Callable[[], str]) -> None:
         assert (record.status, record.version) == ("completed", 4)
         *_, end = journal.events("a")
         assert end.result["outputTail"] == output.replace("hunter2", "***")  # type: ignore[attr-defined]
+
+
+def test_a_run_that_has_used_up_its_attempts_is_told_in_one_line(
+    cli: Any, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = DeploymentLimits(attempts=1)
+    monkeypatch.setattr("runjournal.adapters.opening.DeploymentLimits", lambda: limits)
+    lost = journal.ledger(lease_ttl=0.001).acquire("a", heartbeat=False)
+    assert lost.attempt == 1
+    errors = cli("exec", "a", "--", "true", code=2)
+    assert errors.startswith(
+        "runjournal: RUN_LIMIT_EXCEEDED/attempts: run 'a': attempts would be 2"
+    )
+    assert errors.count("\n") == 1
+    assert record_of(journal).status == "failed"

@@ -300,6 +300,19 @@ class Starves(Between):
         return super().claim(kinds, limit, grant, now)
 
 
+class ClaimsDropTheDelivery(Between):
+    """Ends a run in a claim and forgets the outbox."""
+
+    def claim(
+        self,
+        kinds: Sequence[str] | None,
+        limit: int,
+        grant: Granting,
+        now: datetime | None = None,
+    ) -> list[Granted]:
+        return super().claim(kinds, limit, lambda record, at: grant(record, at)[:1], now)
+
+
 class ForgetsWhatItSetAside(Between):
     """Goes on offering a run that an operator has set aside."""
 

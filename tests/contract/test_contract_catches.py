@@ -64,6 +64,7 @@ CAUGHT_BY = {
         "test_nothing_due_grants_nothing",
         "test_held_run_is_due_at_its_deadline",
     ],
+    "ClaimsDropTheDelivery": ["test_run_that_is_ended_instead_is_passed_over"],
     "Starves": ["test_run_that_cannot_be_granted_is_set_aside"],
     "ForgetsWhatItSetAside": ["test_run_set_aside_by_hand_is_not_claimed"],
     "StoresText": ["test_event_bytes_come_back_exactly"],

@@ -1,10 +1,15 @@
-"""The limits that docs/guarantees.md owns up to are as it says."""
+"""The limits that docs/guarantees.md owns up to, and those of docs/limits.md, are as told."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
-from runjournal import Journal, RunStoreError
+import runjournal
+from runjournal import CAUSES, DeploymentLimits, Journal, RunStoreError
 from runjournal.adapters.contract.tools import SteppedClock
+from runjournal.domain.limiting import OUTCOMES
 from runjournal.domain.run import COMMANDS_KEPT
 
 
@@ -62,3 +67,18 @@ def test_invocation_ids_are_the_same_in_every_attempt(
     assert first[1] == again[1]
     other = journal.ledger(clock=clock).acquire("other", heartbeat=False)
     assert len({first[1], other.invocation_id("pay"), other.invocation_id("send")}) == 3
+
+
+def test_the_table_of_limits_is_the_model() -> None:
+    text = (Path(runjournal.__file__).parent / "docs" / "limits.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| `(\w+)` \| ([\d,]+) \|.*\| (.*) \|$", text, re.MULTILINE)
+    fields = DeploymentLimits.model_fields
+    assert [(name, default) for name, default, _ in told] == [
+        (name, f"{field.default:,}") for name, field in fields.items()
+    ]
+    exceeded = {name: what for name, _, what in told}
+    assert {name: code in exceeded[name] for name, code in OUTCOMES.items()} == dict.fromkeys(
+        OUTCOMES, True
+    )
+    reasons = {reason for code, reason in CAUSES if code == "RUN_LIMIT_EXCEEDED"}
+    assert reasons == {*fields} - {"min_ttl", "max_ttl"} | {"lease_ttl"}
