@@ -196,6 +196,26 @@ def test_a_yes_that_is_taken_back_does_not_deny_what_was_written(clock: SteppedC
             ledger.cancel("run")
 
 
+def test_an_open_write_is_not_denied_by_a_second_thought(
+    clock: SteppedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its reply is lost and it may land yet: sending it again is not asked about once more."""
+    answers = Answers(True)
+    with open_journal("memory:") as journal:
+        ledger = ledger_on(journal.store, clock, authorizer=answers)
+        ledger.start("run")
+        append, lost = journal.store.append, [True]
+
+        def lose_the_first(*args: Any) -> Any:
+            answers.answer = False
+            if lost and lost.pop():
+                raise RunStoreError("RUN_OUTCOME_UNKNOWN", "reply_lost", "no reply")
+            return append(*args)
+
+        monkeypatch.setattr(journal.store, "append", lose_the_first)
+        assert ledger.cancel("run").status == "cancelled"
+
+
 def test_the_hook_is_asked_about_the_run_as_it_is_written_to(clock: SteppedClock) -> None:
     """Somebody else was first: the authorizer sees what became of the run, and may refuse now."""
     with open_journal("memory:") as journal:
