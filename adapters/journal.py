@@ -26,6 +26,7 @@ from .beat import ThreadBeat
 from .clocks import RandomIds, default_owner, ticks
 from .codec import OrjsonCodec
 from .journal_readings import JournalReadings
+from .journal_transfer import JournalTransfer
 from .journal_upkeep import JournalUpkeep
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ PAGE = 500
 _open_journals: weakref.WeakSet[Journal] = weakref.WeakSet()
 
 
-class Journal(JournalReadings, JournalUpkeep):
+class Journal(JournalReadings, JournalUpkeep, JournalTransfer):
     """An open run journal. As a context manager it is closed at the end.
 
     Thread-safe. After a fork the child works with connections of its own, and the leases of its

@@ -93,6 +93,9 @@ CAUSES: Final[dict[tuple[str, str], Cause]] = {
     (RUN_VALIDATION_ERROR, "address"): Cause("use memory:, sqlite:///FILE or postgresql://..."),
     (RUN_VALIDATION_ERROR, "read_only"): Cause("make the file writable, or grant the role"),
     (RUN_VALIDATION_ERROR, "anchor"): Cause("name a whole file that `runjournal anchor` wrote"),
+    (RUN_VALIDATION_ERROR, "export_file"): Cause(
+        "name a whole file that `runjournal export` wrote"
+    ),
     (RUN_VALIDATION_ERROR, "closed"): Cause("open the journal again"),
     (RUN_LIMIT_EXCEEDED, "checkpoint_bytes"): Cause("store the data elsewhere and save a ref"),
     (RUN_LIMIT_EXCEEDED, "input_bytes"): Cause("store the data elsewhere and pass a ref"),

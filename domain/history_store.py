@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from .delivery import DeliveryRecord
@@ -33,6 +33,23 @@ class Repair(NamedTuple):
 
     record: RunRecord | DeliveryRecord
     stored: int | None
+
+
+class Publication(NamedTuple):
+    """A stream that comes from elsewhere: new here, or gone on with.
+
+    stored  the version it has here now; 0: it is not there
+    events  gives all events after that, oldest first, each time it is called
+    record  the row that they lead to; None for a stream that has none
+    held    for a delivery: why it is set aside and not sent by itself; None: it is due as its
+            events say
+    """
+
+    stream: str
+    stored: int
+    events: Callable[[], Iterator[StoredEvent]]
+    record: RunRecord | DeliveryRecord | None
+    held: str | None = None
 
 
 class ExclusiveHold(Protocol):
@@ -82,4 +99,13 @@ class HistoryStore(Protocol):
 
     def recreate(self, table: Table) -> None:
         """Make the table anew if it is not there at all."""
+        ...
+
+    def publish(self, publications: Sequence[Publication]) -> bool:
+        """Write these streams' events and rows, as they are, in one transaction, or nothing.
+
+        Guards of the store: each stream is at its `stored` version. False if one is lost. What
+        `events` raises is passed on, and nothing is written. The events get new positions, in the
+        order given; a lease's deadline is what its events say.
+        """
         ...

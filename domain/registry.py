@@ -53,6 +53,11 @@ class EventRegistry:
     def topics(self) -> tuple[str, ...]:
         return tuple(self._events)
 
+    @property
+    def schema_versions(self) -> dict[str, int]:
+        """The schema version in which each topic is written now."""
+        return {topic: event.schema_version for topic, event in self._events.items()}
+
     def stored_topics(self, topics: Iterable[str]) -> tuple[str, ...]:
         """These topics with the aliases under which older events of theirs are stored."""
         wanted = tuple(topics)

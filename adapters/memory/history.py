@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from eventsourcing.persistence import IntegrityError
+
 from ...domain.delivery import DeliveryRecord
-from ...domain.history_store import Image, Repair, Table
+from ...domain.history_store import Image, Publication, Repair, Table
 from ...domain.ports import StoredEvent
 from ...domain.record import RunRecord
-from .deliveries import DeliveryRow, MemoryDeliveries
+from .deliveries import DeliveryRow, MemoryDeliveries, put
+from .recorder import Commit, library_event
 
 if TYPE_CHECKING:
     from .store import Row
@@ -79,6 +82,30 @@ class MemoryHistory(MemoryDeliveries):
 
     def recreate(self, table: Table) -> None:
         """A dictionary is always there."""
+
+    def publish(self, publications: Sequence[Publication]) -> bool:
+        events, writes = [], list[Callable[[], None]]()
+        with self._open() as tables:
+            for stream, stored, read, record, held in publications:
+                last = next(reversed(tables.versions.get(stream, [])), 0)
+                if isinstance(record, RunRecord):
+                    there = _is_at(self.rows.get(record.run_id), stored or None)
+                    row = self.row_of(record, _due(record))
+                    writes.append(put(self.rows, record.run_id, row))
+                elif isinstance(record, DeliveryRecord):
+                    there = _is_at(self.outbox.get(record.invocation_id), stored or None)
+                    sent = DeliveryRow(record, held)
+                    writes.append(put(self.outbox, record.invocation_id, sent))
+                else:
+                    there = True
+                if not there or last != stored:
+                    return False
+                events += [library_event(e) for e in read()]
+            try:
+                tables.publish(Commit(tuple(events), None, tuple(writes)))
+            except IntegrityError:
+                return False  # two publications of one stream
+            return True
 
     def row_of(self, record: RunRecord, ready_at: datetime | None) -> Row:
         raise NotImplementedError

@@ -7,18 +7,26 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
+import psycopg
 from psycopg.sql import Identifier
 
 from ...domain.delivery import DeliveryRecord
-from ...domain.history_store import Image, Repair, Table
+from ...domain.errors import RunStoreError
+from ...domain.history_store import Image, Publication, Repair, Table
 from ...domain.ports import StoredEvent
 from ...domain.record import RunRecord
 from ..rows import body_of, checkpoint_of, delivery_body_of
 from . import history_statements as sql
+from .delivery_statements import SET_ASIDE_DELIVERY
+from .log_statements import INSERT_EVENTS
 from .recorder import PostgresProcessRecorder
 from .schema import MIGRATIONS
 from .session import Command, Session
-from .statements import BEGIN, COMMIT
+from .statements import BEGIN, COMMIT, ROLLBACK
+
+#: Of a publication, so many events and bytes at most are sent in one statement.
+EVENTS_SENT = 1000
+BYTES_SENT = 4 << 20
 
 
 class PostgresHistory(PostgresProcessRecorder):
@@ -65,6 +73,55 @@ class PostgresHistory(PostgresProcessRecorder):
                     session.connection.execute(statement.encode())
 
         self.database.transaction(work)
+
+    def publish(self, publications: Sequence[Publication]) -> bool:
+        def work(session: Session) -> bool:
+            session.run(BEGIN)
+            for publication in publications:
+                if not _publish(session, publication):
+                    session.run(ROLLBACK)
+                    return False
+            session.run(COMMIT)
+            return True
+
+        try:
+            return self.database.transaction(work)
+        except RunStoreError as e:
+            if isinstance(e.__cause__, psycopg.errors.UniqueViolation):
+                return False  # the stream is already past its version
+            raise
+
+
+def _publish(session: Session, publication: Publication) -> bool:
+    """Write one stream within a transaction: its row first, as an append locks it first."""
+    stream, stored, events, record, held = publication
+    if record is None:
+        ((last,),) = session.run(sql.LAST_VERSION, stream)
+        there = bool(last == stored)
+    else:
+        is_run = isinstance(record, RunRecord)
+        statement, values = _repair(record, stored or None)
+        if is_run and stored:
+            statement = sql.EXTEND_RUN
+        there = bool(session.run(statement, *values))
+        if there and held is not None and not is_run:
+            session.run(SET_ASIDE_DELIVERY, publication.stream.partition("/")[2], held)
+    if there:
+        for rows in _in_batches(events()):
+            session.run(INSERT_EVENTS, *zip(*rows, strict=True))
+    return there
+
+
+def _in_batches(events: Iterator[StoredEvent]) -> Iterator[list[StoredEvent]]:
+    batch, size = list[StoredEvent](), 0
+    for event in events:
+        batch.append(event)
+        size += len(event.data)
+        if len(batch) >= EVENTS_SENT or size >= BYTES_SENT:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def creation(table: str) -> Iterator[str]:

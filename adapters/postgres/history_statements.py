@@ -93,6 +93,16 @@ INSERT_RUN = named(
     {**RUN, "ready_at": MOMENT},
     (BOOL,),
 )
+#: Going on with a run: what it was due for is over.
+EXTEND_RUN = named(
+    "extend_run",
+    f"""
+    UPDATE @runs SET {_set(RUN)}, attention = NULL, ready_at = :ready_at
+    WHERE run_id = :run_id AND version = :stored RETURNING true
+    """,
+    {**RUN, "ready_at": MOMENT, "stored": INT8},
+    (BOOL,),
+)
 REPAIR_DELIVERY = named(
     "repair_delivery",
     f"UPDATE @delivery_outbox SET {_set(DELIVERY)}, attention = NULL"
@@ -102,6 +112,12 @@ REPAIR_DELIVERY = named(
 )
 INSERT_DELIVERY = named(
     "insert_delivery", _insert("delivery_outbox", DELIVERY), dict(DELIVERY), (BOOL,)
+)
+LAST_VERSION = statement(
+    "last_version",
+    "SELECT coalesce(max(version), 0) FROM @events WHERE stream = $1",
+    (TEXT,),
+    (INT8,),
 )
 EXISTS = statement(
     "table_exists",

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
 from ...domain.delivery import DeliveryRecord
-from ...domain.history_store import Image, Repair, Table
+from ...domain.errors import RunStoreError
+from ...domain.history_store import Image, Publication, Repair, Table
 from ...domain.ports import StoredEvent
 from ...domain.record import RunRecord
 from ..rows import body_of, checkpoint_of, delivery_body_of, to_microseconds
 from . import history_statements as sql
 from .recorder import SQLiteProcessRecorder
-from .statements import MIGRATIONS
+from .statements import INSERT_EVENT, MIGRATIONS
+
+
+class _LostGuardError(Exception):
+    """Rolls a publication back."""
 
 
 class SQLiteHistory(SQLiteProcessRecorder):
@@ -52,12 +58,48 @@ class SQLiteHistory(SQLiteProcessRecorder):
                 for statement in sql.creation(table, MIGRATIONS):
                     conn.execute(statement)
 
+    def publish(self, publications: Sequence[Publication]) -> bool:
+        try:
+            with self.database.writing() as conn:
+                for publication in publications:
+                    _publish(conn, publication)
+        except _LostGuardError:
+            return False
+        except RunStoreError as e:
+            if isinstance(e.__cause__, sqlite3.IntegrityError):
+                return False  # the stream is already past its version
+            raise
+        return True
+
+
+def _publish(conn: sqlite3.Connection, publication: Publication) -> None:
+    stream, stored, events, record, held = publication
+    if record is None:
+        (last,) = conn.execute(sql.LAST_VERSION, (stream,)).fetchone()
+        there = last == stored
+    else:
+        is_run = isinstance(record, RunRecord)
+        image = (record.version, record.head, record.status.value, *_rest(record))
+        values = (_key(record), *image, _due(record) if is_run else held)
+        if stored:
+            statement = sql.EXTEND_RUN if is_run else sql.REPAIR_DELIVERY
+            values = (*values, stored)
+        else:
+            statement = sql.INSERT_RUN if is_run else sql.INSERT_DELIVERY
+        there = conn.execute(statement, values).rowcount == 1
+    if not there:
+        raise _LostGuardError
+    conn.executemany(INSERT_EVENT, events())
+
+
+def _key(record: RunRecord | DeliveryRecord) -> str:
+    return record.run_id if isinstance(record, RunRecord) else record.invocation_id
+
 
 def _repair(record: RunRecord | DeliveryRecord, stored: int | None) -> tuple[str, tuple[Any, ...]]:
     is_run = isinstance(record, RunRecord)
-    key = record.run_id if isinstance(record, RunRecord) else record.invocation_id
     image = (record.version, record.head, record.status.value, *_rest(record))
-    values = (key, *image, _due(record))
+    values = (_key(record), *image, _due(record))
     if stored is None:
         return (sql.INSERT_RUN if is_run else sql.INSERT_DELIVERY), values
     return (sql.REPAIR_RUN if is_run else sql.REPAIR_DELIVERY), (*values, stored)

@@ -46,11 +46,14 @@ _READY_AT = (
     "ready_at = CASE WHEN ?4 IN ('queued', 'running') THEN coalesce(ready_at, ?11) END,"
     " attention = NULL"
 )
-REPAIR_RUN = (
+_UPDATE_RUN = (
     "UPDATE runs SET version = ?2, head = ?3, status = ?4, kind = ?5, fencing_token = ?6,"
     " created_at = ?7, updated_at = ?8, checkpoint = ?9, body = ?10,"
-    f" {_READY_AT} WHERE run_id = ?1 AND version = ?12"
+    " {due} WHERE run_id = ?1 AND version = ?12"
 )
+REPAIR_RUN = _UPDATE_RUN.format(due=_READY_AT)
+#: Going on with a run: what it was due for is over.
+EXTEND_RUN = _UPDATE_RUN.format(due="ready_at = ?11, attention = NULL")
 INSERT_RUN = (
     f"INSERT INTO runs ({_RUN}, ready_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT DO NOTHING"
@@ -64,6 +67,7 @@ INSERT_DELIVERY = (
     f"INSERT INTO delivery_outbox ({_DELIVERY}, attention) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT DO NOTHING"
 )
+LAST_VERSION = "SELECT coalesce(max(version), 0) FROM events WHERE stream = ?"
 EXISTS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
 
 

@@ -1,0 +1,1 @@
+"""Exporting, importing and copying journals: streams as they are, with their hashes."""

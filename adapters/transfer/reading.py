@@ -1,0 +1,217 @@
+"""An export read back: every line is checked, and what is wrong is named with its line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+import orjson
+
+from ...domain.chain import chain_hash
+from ...domain.checks import refuse
+from ...domain.delivery import DELIVERY_STREAM, DeliveryRecord
+from ...domain.errors import RunStoreError
+from ...domain.ports import PayloadCodec, StoredEvent
+from ...domain.record import RunRecord
+from ...projections.whole import delivery_problem, expected_delivery, take_sound
+from .lines import HEADER_BYTES, SCHEMA, Exported, read_event, read_trailer
+from .units import Gathering, Strand, Unit
+
+Progress = Callable[[int], object]
+
+
+class ExportFile:
+    """A file that `runjournal export` wrote. Trust none of its units before all were read.
+
+    Every method raises RUN_VALIDATION_ERROR / export_file with the line that is wrong. A line of an
+    event that this code cannot read raises what reading that event raises.
+    """
+
+    def __init__(self, path: Path, codec: PayloadCodec) -> None:
+        self._path = path
+        self._codec = codec
+
+    def units(self, progress: Progress) -> Iterator[Unit]:
+        """The units in their order; the digest is checked at the end."""
+        try:
+            with self._path.open("rb") as file:
+                if not file.seekable():
+                    raise refuse("export_file", f"{self._path} is a pipe; it is read twice")
+                yield from _Reading(file, self._path, self._codec, progress).units()
+        except OSError as e:
+            raise refuse("export_file", f"{self._path} cannot be read: {e}") from e
+
+    def told_events(self) -> int | None:
+        """How many events the trailer says there are: for a bar, and for nothing else."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(0, os.SEEK_END)
+                file.seek(max(0, file.tell() - 1000))
+                trailer = read_trailer(orjson.loads(file.read().splitlines()[-1]))
+        except (OSError, ValueError, IndexError):
+            return None
+        return None if trailer is None else trailer.events
+
+
+class _Reading:
+    """One pass through the file."""
+
+    def __init__(self, file: BinaryIO, path: Path, codec: PayloadCodec, progress: Progress) -> None:
+        self._file = file
+        self._path = path
+        self._codec = codec
+        self._progress = progress
+        self._number = 0
+        self._digest = sha256()
+        self._streams = self._events = 0
+        #: The run that was read last, while its delivery may still follow; and the last name.
+        self._run: Strand | None = None
+        self._last = ""
+
+    def units(self) -> Iterator[Unit]:
+        self._header()
+        current: Gathering | None = None
+        while True:
+            begin = self._file.tell()
+            line = self._next_line()
+            document = self._document(line)
+            trailer = read_trailer(document)
+            found = None if trailer else read_event(document)
+            if found is None and trailer is None:
+                self._refuse("is no event")
+            name = None if found is None else found[0].stream
+            if current is not None and current.stream.name != name:
+                yield from self._ended(current.strand(), name)
+                current = None
+            if trailer is not None:
+                self._check_trailer(trailer)
+                return
+            assert found is not None
+            self._digest.update(line)
+            if current is None:
+                current = self._begun(found[0].stream, begin)
+            self._take(current, *found)
+
+    def _next_line(self) -> bytes:
+        line = self._file.readline(HEADER_BYTES if self._number == 0 else -1)
+        self._number += 1
+        if not line:
+            self._refuse("is missing: the file is cut short")
+        if line.endswith(b"\r\n"):
+            self._refuse("ends with a carriage return: the file was changed on its way")
+        if not line.endswith(b"\n"):
+            self._refuse("does not end: the file is cut short, or is no export")
+        return line
+
+    def _document(self, line: bytes) -> dict[str, Any]:
+        try:
+            document = orjson.loads(line)
+        except ValueError:
+            self._refuse("is not JSON")
+        if not isinstance(document, dict):
+            self._refuse("is no object")
+        return document
+
+    def _header(self) -> None:
+        line = self._next_line()
+        if line.startswith(b"\xef\xbb\xbf"):
+            self._refuse("begins with a byte order mark: the file was changed on its way")
+        if self._document(line).get("schema") != SCHEMA:
+            self._refuse(f"is not that of a {SCHEMA}")
+        self._digest.update(line)
+
+    def _begun(self, name: str, begin: int) -> Gathering:
+        """The next stream: in order, but that a delivery follows its run."""
+        run = self._run
+        self._run = None
+        if run is not None and name == _delivery_of(run):
+            self._run = run
+        elif name.startswith(DELIVERY_STREAM):
+            self._refuse(f"has {name}, which does not follow the end of its run")
+        elif name.encode() <= self._last.encode():
+            self._refuse(f"has {name}, which is out of order")
+        else:
+            self._last = name
+        return Gathering(name, partial(self._again, begin))
+
+    def _take(self, current: Gathering, stored: StoredEvent, head: str) -> None:
+        stream = current.stream
+        if stored.version != stream.version + 1:
+            self._refuse(
+                f"has version {stored.version} of {stream.name}, where {stream.version + 1} "
+                "must come"
+            )
+        if chain_hash(stream.head, *stored) != head:
+            self._refuse(f"is not event {stored.version} of {stream.name} as it was exported")
+        problem = take_sound(stream, stored, self._codec)
+        if problem is not None:
+            self._refuse_event(stored, problem)
+        if stream.version == 1 and isinstance(stream.record, DeliveryRecord):
+            self._check_delivery(stream.record)
+        current.keep(stored)
+        self._events += 1
+        self._progress(1)
+
+    def _ended(self, strand: Strand, following: str | None) -> Iterator[Unit]:
+        """The unit that is complete with this stream, if one is; `following` is the next name."""
+        self._streams += 1
+        if self._run is not None:
+            yield (self._run, strand)
+            self._run = None
+            return
+        wanted = _delivery_of(strand)
+        if wanted is None:
+            yield (strand,)
+        elif wanted != following:
+            self._refuse(f"should have {wanted}, the delivery of {strand.stream.name}")
+        else:
+            self._run = strand
+
+    def _check_delivery(self, record: DeliveryRecord) -> None:
+        run = None if self._run is None else self._run.stream.record
+        assert isinstance(run, RunRecord)  # `_begun` lets a delivery come after its run only
+        problem = delivery_problem(run, record)
+        if problem is not None:
+            self._refuse(f"is wrong: {problem}")
+
+    def _check_trailer(self, trailer: Exported) -> None:
+        if trailer != Exported(self._streams, self._events, self._digest.hexdigest()):
+            self._refuse("has another digest: lines are missing, or were changed")
+        if self._file.read(1):
+            self._number += 1
+            self._refuse("comes after the trailer")
+
+    def _again(self, begin: int) -> Iterator[StoredEvent]:
+        """The events from a place in the file on; who asks knows where to stop."""
+        with self._path.open("rb") as file:
+            file.seek(begin)
+            for line in file:
+                found = read_event(orjson.loads(line))
+                if found is None:
+                    return
+                yield found[0]
+
+    def _refuse_event(self, stored: StoredEvent, problem: str) -> NoReturn:
+        """An event of newer code is not the file's fault, and neither is a missing key."""
+        try:
+            self._codec.open(stored)
+        except RunStoreError as e:
+            raise RunStoreError(e.code, e.reason, f"{self._where}: {e.message}") from e
+        self._refuse(f"does not go on from what is before it: {problem}")
+
+    @property
+    def _where(self) -> str:
+        return f"{self._path}: line {self._number}"
+
+    def _refuse(self, problem: str) -> NoReturn:
+        raise refuse("export_file", f"{self._where} {problem}")
+
+
+def _delivery_of(strand: Strand) -> str | None:
+    """The name of the delivery that has to follow this stream, if one has to."""
+    record = strand.stream.record
+    return expected_delivery(record) if isinstance(record, RunRecord) else None
