@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..domain.checks import check_identifier
 from ..domain.delivery import DELIVERY_STREAM, DeliveryRecord, delivery_invocation_id
 from ..domain.errors import RunStoreError
-from ..domain.events import LeaseGranted
+from ..domain.events import LeaseGranted, RunQueued
 from ..domain.ports import PayloadCodec, StoredEvent
 from ..domain.record import RunRecord
 from .streams import Stream, is_delivery, is_run
@@ -17,7 +17,8 @@ from .streams import Stream, is_delivery, is_run
 def take_sound(stream: Stream, stored: StoredEvent, codec: PayloadCodec) -> str | None:
     """Go on with the next event of a stream; what is wrong with it, if anything is.
 
-    Beyond what `verify` asks: nothing comes after a run's end, and tokens rise with every grant.
+    Beyond what `verify` asks: a run is queued once and first of all, nothing comes after its end,
+    and its token rises with every grant.
     """
     before = stream.record
     event = stream.take(stored, codec)
@@ -28,6 +29,8 @@ def take_sound(stream: Stream, stored: StoredEvent, codec: PayloadCodec) -> str 
         problem = _identity_problem(stream)
         if problem is not None:
             return problem
+    if is_run(stream) and isinstance(event, RunQueued) != (stream.version == 1):
+        return f"event {stored.version} of {stream.name} has no meaning at that place"
     if not isinstance(before, RunRecord) or not isinstance(after, RunRecord):
         return None
     if before.is_terminal:

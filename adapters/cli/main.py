@@ -23,6 +23,7 @@ from . import (
     migrate_command,
     operator_commands,
     reading_commands,
+    transfer_commands,
     verify_commands,
     worker_command,
 )
@@ -154,6 +155,9 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "worker": worker_command.worker,
     "verify": verify_commands.verify,
     "anchor": verify_commands.anchor,
+    "export": transfer_commands.export,
+    "import": transfer_commands.import_,
+    "copy": transfer_commands.copy,
     "checkpoint": checkpoint_command.checkpoint,
     "migrate": migrate_command.migrate,
     "demo": demo_command.demo,

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .context import opened, options
 from .exits import INTEGRITY, one_line
+from .progress import progress
 
 if TYPE_CHECKING:
     from ...projections.streams import Finding
     from ..checking import Verification
-    from ..journal import Journal
 
 TableName = Annotated[str, typer.Argument(metavar="NAME", help="run_records or delivery_outbox.")]
 projections = typer.Typer(help="The tables that are made from the events.")
@@ -47,7 +45,7 @@ def verify(
     if acknowledge and (actor is None or reason is None):
         raise refuse("argument", "--acknowledge needs --actor and --reason")
     with opened(ctx) as journal:
-        with _progress(journal, "verifying") as advance:
+        with progress("verifying", journal.position()) as advance:
             done = journal.verify(anchor, advance)
         if acknowledge:
             journal.acknowledge(done.findings, str(actor), str(reason))
@@ -106,7 +104,7 @@ def verify_projection(ctx: typer.Context, name: TableName) -> None:
     """Fold every stream and name each row that differs; exits with 6 if one does."""
     with opened(ctx) as journal:
         _check_name(name)
-        with _progress(journal, "verifying") as advance:
+        with progress("verifying", journal.position()) as advance:
             done = journal.verify(None, advance)
     prefix = "run/" if name == "run_records" else "delivery/"
     done.findings = [
@@ -129,7 +127,7 @@ def rebuild(ctx: typer.Context, name: TableName) -> None:
     from .output import print_json
 
     with opened(ctx) as journal, stopped_by_signals() as stop:
-        with _progress(journal, f"rebuilding {name}") as advance:
+        with progress(f"rebuilding {name}", journal.position()) as advance:
             done = journal.rebuild(name, lambda at: advance(at.events), stop)
         interrupted = stop.is_set()
     if options(ctx).as_json:
@@ -195,31 +193,3 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
         "message": finding.message,
         "fingerprint": finding.fingerprint,
     }
-
-
-@contextmanager
-def _progress(journal: Journal, what: str) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr, with its rate and the time left, where that is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _events: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.text import Text
-
-    class Rate(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            return Text(f"{task.completed:,.0f} events, {task.speed or 0:,.0f}/s")
-
-    columns = (TextColumn("{task.description}"), BarColumn(), Rate(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        # Positions have holes, so this is an upper bound.
-        task = bar.add_task(what, total=journal.position())
-        yield lambda events: bar.advance(task, events)

@@ -45,10 +45,11 @@ class ExportFile:
         except OSError as e:
             raise refuse("export_file", f"{self._path} cannot be read: {e}") from e
 
-    def told_events(self) -> int | None:
+    @staticmethod
+    def told_events(path: Path) -> int | None:
         """How many events the trailer says there are: for a bar, and for nothing else."""
         try:
-            with self._path.open("rb") as file:
+            with path.open("rb") as file:
                 file.seek(0, os.SEEK_END)
                 file.seek(max(0, file.tell() - 1000))
                 trailer = read_trailer(orjson.loads(file.read().splitlines()[-1]))

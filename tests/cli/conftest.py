@@ -76,10 +76,10 @@ def spawn() -> Iterator[Spawn]:
     buffered = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
     started: list[tuple[subprocess.Popen[str], threading.Timer]] = []
 
-    def start(*args: str) -> subprocess.Popen[str]:
+    def start(*args: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             [sys.executable, "-m", "runjournal.adapters.cli.main", *args],
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
