@@ -1,0 +1,83 @@
+"""What moving a journal costs: SQLite to Postgres and back, and by a file.
+
+Each step is timed, and the memory that this process takes at most is told. At the end the exports
+of all journals are compared byte by byte, and each is verified.
+
+    python -m benchmarks.transfer [--runs N] [--dsn URL]
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from runjournal import CallableGateway, DeliveryService, Journal, open_journal
+
+from .postgres_server import arguments, server
+
+
+def fill(journal: Journal, runs: int) -> None:
+    """Runs in several states; some have results that were sent, and some that wait."""
+    ledger = journal.ledger(owner="worker")
+    for n in range(runs):
+        kind = n % 4
+        ref = ("inbox", "later", None, None)[kind]
+        ledger.start(f"run-{n:06}", kind="etl", input={"n": n}, delivery_ref=ref)
+        lease = ledger.acquire(f"run-{n:06}", heartbeat=False)
+        for step in range(3):
+            lease.save_checkpoint({"step": step, "text": "x" * 200})
+        if kind < 2:
+            lease.complete({"rows": n})
+        elif kind == 2:
+            lease.suspend(["boss"])
+    service = DeliveryService(journal, {"inbox": CallableGateway(lambda _request: None)})
+    while service.deliver_due(limit=10_000).delivered:
+        pass
+
+
+def timed(what: str, work: Callable[[], Any]) -> Any:
+    began = time.monotonic()
+    done = work()
+    seconds = time.monotonic() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{what:<24} {seconds:8.2f} s   {peak:6.0f} MiB at most   {done}", flush=True)
+    return done
+
+
+def main() -> None:
+    parser = arguments(__doc__, runs=20_000)
+    given = parser.parse_args()
+    runs = 500 if given.quick else given.runs
+    logging.getLogger("runjournal").setLevel(logging.ERROR)  # refs that nobody serves here
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        database = stack.enter_context(server(given.dsn)).database()
+
+        def opened(url: str) -> Journal:
+            return stack.enter_context(open_journal(url))
+
+        first = opened(f"sqlite:///{folder / 'first.db'}?synchronous=normal")
+        timed(f"fill {runs:,} runs", lambda: fill(first, runs))
+        second = opened(database)
+        third = opened(f"sqlite:///{folder / 'third.db'}")
+        fourth = opened(f"sqlite:///{folder / 'fourth.db'}")
+        timed("SQLite to Postgres", lambda: first.copy_to(second))
+        timed("Postgres to SQLite", lambda: second.copy_to(third))
+        timed("the same once more", lambda: second.copy_to(third))
+        timed("export from SQLite", lambda: third.export_to(folder / "third"))
+        timed("import into SQLite", lambda: fourth.import_from(folder / "third"))
+        for number, journal in enumerate((first, second, fourth), start=1):
+            journal.export_to(folder / f"{number}.jsonl")
+            assert (folder / f"{number}.jsonl").read_bytes() == (folder / "third").read_bytes()
+            assert journal.verify().findings == []
+        print("all exports are equal, and every journal is sound")
+
+
+if __name__ == "__main__":
+    main()
