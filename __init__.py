@@ -15,6 +15,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .adapters.aio.handle import AsyncRunLeaseHandle
+    from .adapters.aio.journal import AsyncJournal, open_async_journal
+    from .adapters.aio.ledger import AsyncRunLedger
+    from .adapters.aio.projections import AsyncProjectionRunner
     from .adapters.delivery_policy import DeliveryPolicy
     from .adapters.delivery_service import DeliveryService
     from .adapters.gateways.config import load_gateways
@@ -56,6 +60,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "AsyncJournal": "adapters.aio.journal",
+    "AsyncProjectionRunner": "adapters.aio.projections",
+    "AsyncRunLeaseHandle": "adapters.aio.handle",
+    "AsyncRunLedger": "adapters.aio.ledger",
     "AuthorityResolver": "domain.ports",
     "Authorizer": "domain.ports",
     "CAUSES": "domain.errors",
@@ -99,6 +107,7 @@ _HOME = {
     "can_transition_run": "domain.status",
     "is_terminal_run_status": "domain.status",
     "load_gateways": "adapters.gateways.config",
+    "open_async_journal": "adapters.aio.journal",
     "open_journal": "adapters.opening",
     "replay": "projections.replay",
     "verify_signature": "adapters.gateways.signature",
@@ -106,6 +115,10 @@ _HOME = {
 
 __all__ = [
     "CAUSES",
+    "AsyncJournal",
+    "AsyncProjectionRunner",
+    "AsyncRunLeaseHandle",
+    "AsyncRunLedger",
     "AuthorityResolver",
     "Authorizer",
     "CallableGateway",
@@ -148,6 +161,7 @@ __all__ = [
     "can_transition_run",
     "is_terminal_run_status",
     "load_gateways",
+    "open_async_journal",
     "open_journal",
     "replay",
     "verify_signature",

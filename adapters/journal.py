@@ -73,6 +73,11 @@ class Journal(JournalReadings, JournalUpkeep, JournalTransfer):
         """How far leases exclude others: "process" or "cross-process"."""
         return self._store.atomicity
 
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closing.is_set()
+
     def ledger(
         self,
         owner: str | None = None,

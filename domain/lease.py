@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -160,21 +161,7 @@ class RunLeaseHandle:
         Raises RUN_VALIDATION_ERROR / payload with the path of what is not JSON,
         RUN_LIMIT_EXCEEDED / checkpoint_bytes, RUN_LEASE_LOST, RUN_ALREADY_TERMINAL.
         """
-        payload = self._engine.encode("checkpoint_bytes", state, "state", self._run_id)
-        if key != "latest":
-            check_identifier(key, "key")
-        if snapshot_version != 1:
-            check_integer(snapshot_version, "snapshot_version", least=0)
-        return self._writer.write(
-            lambda command_id: c.SaveCheckpoint(
-                run_id=self._run_id,
-                command_id=command_id,
-                fencing_token=self._writer.token,
-                key=key,
-                snapshot_version=snapshot_version,
-                state=payload,
-            )
-        )
+        return self.prepare_checkpoint(state, key, snapshot_version)()
 
     def suspend(
         self, pending_approval_ids: Any = (), resume_when_decided: bool = False
@@ -212,17 +199,7 @@ class RunLeaseHandle:
         Raises when it could not be written: no outcome is ever reported that the journal does not
         hold (seed 003, "失败语义"). RUN_LIMIT_EXCEEDED / result_bytes leaves the run usable.
         """
-        payload = self._engine.encode("result_bytes", result, "result", self._run_id)
-        return self._writer.write(
-            lambda command_id: c.Complete(
-                run_id=self._run_id,
-                command_id=command_id,
-                fencing_token=self._writer.token,
-                code=check_identifier(code, "code"),
-                message=check_text(message, "message"),
-                result=payload,
-            )
-        )
+        return self.prepare_completion(result, code, message)()
 
     def fail(self, code: str, message: str | None = None) -> RunRecord:
         """End the run as failed. Repeating it returns the record. Raises as `complete` does."""
@@ -289,9 +266,51 @@ class RunLeaseHandle:
             else:
                 self.release(reason="interrupted")
         except RunStoreError:
-            # The body's own exception is what the caller must see; the lease expires by itself.
+            # The body's own exception is what the caller must see. Renewed no more, the lease
+            # expires by itself.
+            self.stop_heartbeat()
             if exc is None:
                 raise
+
+    # For the async face: what checks and copies, apart from the writing.
+
+    def prepare_checkpoint(
+        self, state: Any, key: str, snapshot_version: int
+    ) -> Callable[[], RunRecord]:
+        """Check and copy now; what it returns writes, as `save_checkpoint` does."""
+        payload = self._engine.encode("checkpoint_bytes", state, "state", self._run_id)
+        if key != "latest":
+            check_identifier(key, "key")
+        if snapshot_version != 1:
+            check_integer(snapshot_version, "snapshot_version", least=0)
+        return partial(
+            self._writer.write,
+            lambda command_id: c.SaveCheckpoint(
+                run_id=self._run_id,
+                command_id=command_id,
+                fencing_token=self._writer.token,
+                key=key,
+                snapshot_version=snapshot_version,
+                state=payload,
+            ),
+        )
+
+    def prepare_completion(
+        self, result: Any, code: str, message: str | None
+    ) -> Callable[[], RunRecord]:
+        """Check and copy now; what it returns writes, as `complete` does."""
+        payload = self._engine.encode("result_bytes", result, "result", self._run_id)
+        return partial(
+            self._writer.write,
+            lambda command_id: c.Complete(
+                run_id=self._run_id,
+                command_id=command_id,
+                fencing_token=self._writer.token,
+                code=check_identifier(code, "code"),
+                message=check_text(message, "message"),
+                result=payload,
+            ),
+        )
 
     # For the ledger and its beat.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -68,23 +68,18 @@ class RunOperator:
         Raises RUN_CONFLICT / different_arguments, RUN_LIMIT_EXCEEDED / input_bytes, labels or
         label_bytes.
         """
-        checked = check_labels(labels)
-        check_identifier(run_id, "run id")
-        self._engine.limits.check("labels", len(checked), run_id)
-        self._engine.limits.check("label_bytes", label_bytes(checked), run_id)
-        command = c.Start(
-            run_id=run_id,
-            command_id=self._command_id(command_id),
-            actor=check_optional(actor, "actor"),
-            kind=check_identifier(kind, "kind"),
-            input=self._engine.encode("input_bytes", input, "input", run_id),
-            delivery_ref=None if delivery_ref is None else check_delivery_ref(delivery_ref),
-            authority_ref=check_optional(authority_ref, "authority_ref"),
-            labels=checked,
-            parent_run_id=check_optional(parent_run_id, "parent_run_id"),
-            available_at=None if available_at is None else check_time(available_at, "available_at"),
-        )
-        return self._engine.perform(command, assume_new=True).record
+        return self.prepare_start(
+            run_id,
+            kind,
+            input,
+            delivery_ref,
+            authority_ref,
+            labels,
+            parent_run_id,
+            available_at,
+            actor,
+            command_id,
+        )()
 
     def get(self, run_id: str) -> RunRecord | None:
         """The run's record without taking ownership; None when there is none."""
@@ -168,6 +163,38 @@ class RunOperator:
         record = self._engine.read(check_identifier(run_id, "run id")).record
         version = None if record is None else self._engine.version_of(command_id, record)
         return CommandOutcome(run_id, command_id, version is not None, version, record)
+
+    def prepare_start(
+        self,
+        run_id: str,
+        kind: str,
+        input: Any,  # noqa: A002 - the word of the field
+        delivery_ref: str | None,
+        authority_ref: str | None,
+        labels: Mapping[str, str] | None,
+        parent_run_id: str | None,
+        available_at: datetime | None,
+        actor: str | None,
+        command_id: str | None,
+    ) -> Callable[[], RunRecord]:
+        """Check and copy now; what it returns writes, as `start` does. For the async face."""
+        checked = check_labels(labels)
+        check_identifier(run_id, "run id")
+        self._engine.limits.check("labels", len(checked), run_id)
+        self._engine.limits.check("label_bytes", label_bytes(checked), run_id)
+        command = c.Start(
+            run_id=run_id,
+            command_id=self._command_id(command_id),
+            actor=check_optional(actor, "actor"),
+            kind=check_identifier(kind, "kind"),
+            input=self._engine.encode("input_bytes", input, "input", run_id),
+            delivery_ref=None if delivery_ref is None else check_delivery_ref(delivery_ref),
+            authority_ref=check_optional(authority_ref, "authority_ref"),
+            labels=checked,
+            parent_run_id=check_optional(parent_run_id, "parent_run_id"),
+            available_at=None if available_at is None else check_time(available_at, "available_at"),
+        )
+        return lambda: self._engine.perform(command, assume_new=True).record
 
     def _command_id(self, command_id: str | None) -> str:
         if command_id is None:

@@ -82,8 +82,10 @@ class ProjectionRunner:
                 log.warning("projection %s begins again: %s", self.name, e)
                 _idle(interrupt, BEGIN_AGAIN)
 
-    def catch_up(self, limit: int | None = None) -> int:
+    def catch_up(self, limit: int | None = None, interrupt: Interrupt | None = None) -> int:
         """Project what the journal holds now, at most `limit` events; how many changed a row.
+
+        interrupt  once it is set, it ends after the page at hand
 
         Raises as `run`.
         """
@@ -95,6 +97,8 @@ class ProjectionRunner:
             events = self._projecting.log(state.position)
             head = events.head()
             while state.position < head and (limit is None or done < limit):
+                if interrupt is not None and interrupt.is_set():
+                    break
                 room = PAGE if limit is None else min(PAGE, limit - done)
                 state, events, projected = self._step(hold, state, events, room, head)
                 done += projected
@@ -200,11 +204,17 @@ class ProjectionRunner:
         now = self._store.now()
         return Lag(behind, None if at is None else max(0.0, (now - at).total_seconds()))
 
-    def wait_for(self, position: int | None = None, timeout: float = 10.0) -> bool:
+    def wait_for(
+        self,
+        position: int | None = None,
+        timeout: float = 10.0,
+        interrupt: Interrupt | None = None,
+    ) -> bool:
         """Wait until everything up to a position is in the rows; whether it came to that.
 
-        position  None: all that is committed now, and so what you have just written
-        timeout   seconds to wait at most
+        position   None: all that is committed now, and so what you have just written
+        timeout    seconds to wait at most
+        interrupt  once it is set, it waits no longer
 
         Somebody must be running it. Raises RUN_CONFLICT / not_projected if it is parked before
         that, and as `get`.
@@ -222,7 +232,7 @@ class ProjectionRunner:
             if state is not None:
                 self._check_parked(state)
             left = until - ticks()
-            if left <= 0:
+            if left <= 0 or (interrupt is not None and interrupt.is_set()):
                 return False
             time.sleep(min(pause, left))
             pause = min(pause * 2, LOOKS[1])
