@@ -169,12 +169,15 @@ class AsyncRunLedger(AsyncRunOperator):
     ) -> AsyncRunLeaseHandle | list[AsyncRunLeaseHandle] | None:
         if limit is None:
 
-            def take() -> RunLeaseHandle | None:
+            def one() -> RunLeaseHandle | None:
                 return self._ledger.claim(kinds, heartbeat=heartbeat)
 
-            handle = await self._threads.grant(take, _give_back)
+            handle = await self._threads.grant(one, _give_back)
             return None if handle is None else self._face(handle)
-        several = partial(self._ledger.claim, kinds, limit=limit, heartbeat=heartbeat)
+
+        def several() -> Sequence[RunLeaseHandle]:
+            return self._ledger.claim(kinds, limit=limit, heartbeat=heartbeat)
+
         return [self._face(h) for h in await self._threads.grant(several, _give_back)]
 
     @like(RunLedger.release_all)

@@ -14,6 +14,7 @@ from functools import cached_property, partial
 from typing import Generic, ParamSpec, TypeVar
 
 import anyio
+import anyio.lowlevel
 from anyio import to_thread
 
 from ...domain.checks import check_integer
@@ -177,6 +178,8 @@ class Threads:
                         await over.wait()
                     finally:
                         stop.set()
+            # Trio's groups do not raise what asyncio's do; a cancelled await is to mean the same.
+            await anyio.lowlevel.checkpoint_if_cancelled()
         except BaseException as e:
             undo = call.leave(e)
             if undo is not None:
