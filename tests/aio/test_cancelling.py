@@ -213,6 +213,34 @@ async def test_opening_that_is_cancelled_closes_the_journal(
     assert opened[0].closed
 
 
+def test_a_release_that_waits_for_a_thread_outlasts_further_cancels(gate: PutGate) -> None:
+    """asyncio's cancel() comes once for each call of it, and through every shield."""
+
+    async def main() -> None:
+        async with AsyncJournal(open_journal("memory:"), threads=1) as journal:
+            lease = await journal.ledger().acquire("run")
+
+            async def hold() -> None:
+                async with lease:
+                    await anyio.sleep_forever()
+
+            held_up = gate(journal, "get")
+            busy = asyncio.ensure_future(journal.get("run"))
+            await held_up.entered()
+            holding = asyncio.ensure_future(hold())
+            await anyio.wait_all_tasks_blocked()
+            for _ in range(3):
+                holding.cancel()
+                await anyio.wait_all_tasks_blocked()
+            held_up.open()
+            with pytest.raises(asyncio.CancelledError):
+                await holding
+            await busy
+            assert lease.record.lease is None
+
+    asyncio.run(main())
+
+
 def test_a_grant_that_outlives_its_event_loop_is_released(
     gate: PutGate, wait_until: Callable[[Callable[[], Any]], None]
 ) -> None:
