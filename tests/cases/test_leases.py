@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,29 @@ def test_case_05_worker_renews_by_itself(journal: Journal) -> None:
     assert (record.status, record.fencing_token, record.attempt) == ("completed", 1, 1)
     assert set(polls) == {"RUN_LEASE_HELD"}
     assert topics(journal) == ["queued", "lease_granted", "completed"]
+
+
+def test_case_05_a_lease_whose_release_failed_is_renewed_no_more(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, wait_until: WaitUntil
+) -> None:
+    """The block is left, so nobody works on the run: the beat must not keep it for ever."""
+
+    def away(*_: Any, **__: Any) -> Any:
+        raise RunStoreError("RUN_STORE_UNAVAILABLE", "failed", "the store is away")
+
+    def taken_over() -> bool:
+        try:
+            return rival.acquire("r").attempt == 2
+        except RunStoreError as e:
+            return e.code != "RUN_LEASE_HELD"
+
+    rival = journal.ledger(owner="b")
+    lease = journal.ledger(owner="a", lease_ttl=0.3).acquire("r")
+    with monkeypatch.context() as patched, suppress(ZeroDivisionError), lease:
+        patched.setattr(journal.store, "append", away)
+        raise ZeroDivisionError
+    assert lease.lost is None
+    wait_until(taken_over)
 
 
 def say(process: subprocess.Popen[str]) -> Any:
