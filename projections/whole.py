@@ -21,6 +21,8 @@ def take_sound(stream: Stream, stored: StoredEvent, codec: PayloadCodec) -> str 
     and its token rises with every grant.
     """
     before = stream.record
+    ended = isinstance(before, RunRecord) and before.is_terminal
+    token = before.fencing_token if isinstance(before, RunRecord) else 0
     event = stream.take(stored, codec)
     if stream.findings:
         return stream.findings[0].message
@@ -31,12 +33,10 @@ def take_sound(stream: Stream, stored: StoredEvent, codec: PayloadCodec) -> str 
             return problem
     if is_run(stream) and isinstance(event, RunQueued) != (stream.version == 1):
         return f"event {stored.version} of {stream.name} has no meaning at that place"
-    if not isinstance(before, RunRecord) or not isinstance(after, RunRecord):
-        return None
-    if before.is_terminal:
+    if ended:
         return f"event {stored.version} of {stream.name} comes after its end"
-    least = before.fencing_token + isinstance(event, LeaseGranted)
-    if after.fencing_token < least:
+    least = token + isinstance(event, LeaseGranted)
+    if isinstance(after, RunRecord) and after.fencing_token < least:
         return f"event {stored.version} of {stream.name} has a fencing token that does not rise"
     return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,6 +12,9 @@ from runjournal.adapters.contract.tools import SteppedClock
 from runjournal.projections.streams import Finding
 
 from ..verifying.conftest import fill
+
+#: What `fill_all` makes: runs, and the journal's own stream.
+UNITS = 14
 
 
 def fill_all(journal: Journal, runs: int = 1) -> None:
@@ -54,6 +57,3 @@ def export_file(source: Journal, tmp_path: Path) -> Path:
     path = tmp_path / "export.jsonl"
     source.export_to(path)
     return path
-
-
-OpenNew = Callable[[], Journal]

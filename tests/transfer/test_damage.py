@@ -222,6 +222,19 @@ def test_runs_that_could_not_have_happened(
     )
 
 
+def test_nothing_in_a_file_is_taken_on_trust(
+    good: list[bytes], target: Journal, tmp_path: Path
+) -> None:
+    """A forged event that is linked well is validated all the same."""
+    queued = good[place(good, "run/plain-0", 1)]
+    grant = fields_of(good[place(good, "run/plain-0", 2)]) | {"ttl": "long"}
+    forged_grant = forged(grant, "run.lease_granted", "run/plain-0", 2, hash_of(queued))
+    lines = with_trailer([good[0], queued, forged_grant, b""])
+    error = refused(target, tmp_path / "x", lines)
+    assert (error.code, error.reason) == ("RUN_INTEGRITY_ERROR", "unreadable_event")
+    assert "line 3: " in error.message
+
+
 def test_events_of_newer_code_are_named_as_such(
     good: list[bytes], tmp_path: Path, target: Journal
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from runjournal import Journal, open_journal
 
-from .conftest import content
+from .conftest import UNITS, content
 
 SCRIPT = Path(__file__).parent / "killed_import.py"
 
@@ -37,6 +37,6 @@ def test_case_68_killed_and_repeated(
         assert (point > 7) == bool(journal.position())
         done = journal.import_from(export_file)
         assert done.conflicts == []
-        assert done.new + done.unchanged == 13
+        assert done.new + done.unchanged == UNITS
         assert content(journal) == export_file.read_bytes()
         assert journal.verify().findings == []

@@ -18,7 +18,7 @@ from runjournal.adapters.transfer import units
 from runjournal.domain.chain import GENESIS, chain_hash
 from runjournal.domain.events import run_stream
 
-from .conftest import content, fill_all, is_sound
+from .conftest import UNITS, content, fill_all, is_sound
 
 LATER = datetime.now(UTC) + timedelta(days=3)
 
@@ -38,7 +38,7 @@ def test_from_sqlite_to_postgres_and_back(
         fill_all(first, runs=20)
         to_postgres = first.copy_to(second, send_deliveries=True)
         back = second.copy_to(third, send_deliveries=True)
-        assert (to_postgres.new, to_postgres.conflicts) == (20 * 12 + 1, [])
+        assert (to_postgres.new, to_postgres.conflicts) == (20 * (UNITS - 1) + 1, [])
         assert back == to_postgres
         assert content(first) == content(second) == content(third)
         for journal in (first, second, third):
@@ -54,16 +54,16 @@ def test_case_70_round_trip_and_idempotent_import(
     source: Journal, export_file: Path, journal: Journal, tmp_path: Path
 ) -> None:
     first = journal.import_from(export_file)
-    assert (first.new, first.extended, first.unchanged, first.conflicts) == (13, 0, 0, [])
+    assert (first.new, first.extended, first.unchanged, first.conflicts) == (UNITS, 0, 0, [])
     assert journal.verify().findings == []
     again = tmp_path / "again.jsonl"
     journal.export_to(again)
     assert again.read_bytes() == export_file.read_bytes()
     position = journal.position()
     second = journal.import_from(export_file)
-    assert (second.new, second.extended, second.unchanged, second.events) == (0, 0, 13, 0)
+    assert (second.new, second.extended, second.unchanged, second.events) == (0, 0, UNITS, 0)
     # Back into the source: nothing of it is new there.
-    assert source.import_from(again).unchanged == 13
+    assert source.import_from(again).unchanged == UNITS
     assert journal.position() == position == first.events
     assert content(source) == content(journal)
 
@@ -109,7 +109,7 @@ def test_a_second_import_lets_go_of_the_deliveries(export_file: Path, journal: J
     service = DeliveryService(journal, {"later": gateway})
     journal.import_from(export_file)
     done = journal.import_from(export_file, send_deliveries=True)
-    assert (done.unchanged, done.events) == (13, 0)
+    assert (done.unchanged, done.events) == (UNITS, 0)
     assert is_sound(journal)
     service.deliver_due()
     assert sent == ["pending-0"]
@@ -132,7 +132,7 @@ def test_a_copy_that_is_repeated_brings_over_what_came_since(journal: Journal) -
         stored = journal.get("held-0")
         assert stored == source.get("held-0")
         # A journal that is ahead has nothing to be told.
-        assert journal.copy_to(source).unchanged == 14
+        assert journal.copy_to(source).unchanged == UNITS + 1
         assert source.ledger().get("queued-0").version == 3
 
 
@@ -145,7 +145,7 @@ def test_what_is_another_run_here_is_left_and_named(export_file: Path, journal: 
     done = journal.import_from(export_file)
     assert [c.stream for c in done.conflicts] == ["run/done-0", "run/plain-0"]
     assert "at version 1 here and 5 there" in done.conflicts[0].message
-    assert done.new == 11
+    assert done.new == UNITS - 2
     record = journal.get("done-0")
     assert record is not None
     assert (record.kind, record.version) == ("other", 1)
@@ -280,7 +280,7 @@ def test_two_imports_at_once(export_file: Path, tmp_path: Path, sqlite_url: str)
             return done.new
 
     with ThreadPoolExecutor(4) as pool:
-        assert sum(pool.map(run, range(4))) == 13
+        assert sum(pool.map(run, range(4))) == UNITS
     with open_journal(sqlite_url) as journal:
         journal.export_to(tmp_path / "again")
         assert (tmp_path / "again").read_bytes() == export_file.read_bytes()
