@@ -8,13 +8,13 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import anyio
 
 from ...domain.checks import check_seconds
 from ...domain.limits import DeploymentLimits
-from ...domain.ports import Clock
+from ...domain.ports import Authorizer, Clock
 from ...domain.registry import EventRegistry
 from ...projections.ports import ProjectionState
 from ...projections.projector import Projector
@@ -36,6 +36,8 @@ from .twins import Pending, like
 if TYPE_CHECKING:
     from ..handling import Interrupt
     from ..postgres.database import HostPool
+    from ..transfer.lines import Exported
+    from ..transfer.publishing import Imported
 
 #: Seconds that a wait goes on at most after its await was cancelled.
 SLICE = 0.2
@@ -49,6 +51,17 @@ class _Left(Exception):  # noqa: N818 - nobody waits for the result any more
 
 def _quiet(_events: int) -> None:
     pass
+
+
+def _until(stop: threading.Event, progress: Callable[[int], object]) -> Callable[[int], None]:
+    """The progress to report, and the end of the work once its await was cancelled."""
+
+    def go_on(events: int) -> None:
+        if stop.is_set():
+            raise _Left
+        progress(events)
+
+    return go_on
 
 
 class AsyncJournal(AsyncJournalReadings):
@@ -154,15 +167,9 @@ class AsyncJournal(AsyncJournalReadings):
     async def verify(
         self, anchor: str | Path | None = None, progress: Callable[[int], None] = _quiet
     ) -> Verification:
-        def work(stop: threading.Event) -> Verification:
-            def go_on(events: int) -> None:
-                if stop.is_set():
-                    raise _Left
-                progress(events)
-
-            return self._journal.verify(anchor, go_on)
-
-        return await self._threads.long(work)
+        return await self._threads.long(
+            lambda stop: self._journal.verify(anchor, _until(stop, progress))
+        )
 
     @like(Journal.anchor)
     def anchor(self) -> AsyncPages[str]:
@@ -200,6 +207,40 @@ class AsyncJournal(AsyncJournalReadings):
 
         return await self._threads.long(work)
 
+    # Transfers.
+
+    @like(Journal.export_run)
+    async def export_run(self, run_id: str) -> dict[str, Any]:
+        return await self._threads.call(self._journal.export_run, run_id)
+
+    @like(Journal.export)
+    def export(
+        self, run_ids: Iterable[str] | None = None, progress: Callable[[int], object] = _quiet
+    ) -> AsyncPages[bytes]:
+        return AsyncPages(self._threads, lambda: self._journal.export(run_ids, progress))
+
+    @like(Journal.export_to)
+    async def export_to(
+        self,
+        path: str | Path,
+        run_ids: Iterable[str] | None = None,
+        progress: Callable[[int], object] = _quiet,
+    ) -> Exported:
+        return await self._threads.long(
+            lambda stop: self._journal.export_to(path, run_ids, _until(stop, progress))
+        )
+
+    @like(Journal.import_from)
+    async def import_from(
+        self,
+        path: str | Path,
+        send_deliveries: bool = False,
+        progress: Callable[[int], object] = _quiet,
+    ) -> Imported:
+        return await self._threads.long(
+            lambda stop: self._journal.import_from(path, send_deliveries, _until(stop, progress))
+        )
+
     # Closing.
 
     @like(Journal.close)
@@ -236,6 +277,7 @@ def open_async_journal(
     url: str,
     *,
     limits: DeploymentLimits | None = None,
+    authorizer: Authorizer | None = None,
     registry: EventRegistry | None = None,
     schema: str = "public",
     pool: HostPool | None = None,
@@ -248,6 +290,7 @@ def open_async_journal(
         open_journal,
         url,
         limits=limits,
+        authorizer=authorizer,
         registry=registry,
         schema=schema,
         pool=pool,

@@ -136,7 +136,7 @@ def load_gateways(
     except (ValueError, RecursionError) as error:  # no TOML; no UTF-8; a NUL in the name
         # A text that is no UTF-8 is not shown, for it may hold anything.
         why = str(error) if isinstance(error, tomllib.TOMLDecodeError) else type(error).__name__
-        raise refuse("argument", f"{shown(str(path))} is no TOML: {why}") from None
+        raise refuse("argument", f"{shown(path.name)} is no TOML: {why}") from None
     return _build(tables, str(path), path.absolute().parent)
 
 

@@ -24,6 +24,7 @@ WITHOUT = {
     Journal: {
         "store": "the port behind it: `sync.store`",
         "in_transaction": "on a synchronous connection of the host's: `sync.in_transaction`",
+        "copy_to": "between two journals: `sync.copy_to(other.sync)`",
         "delivery_ledger": "for a DeliveryService, which is a loop in threads",
     },
     RunLedger: {
