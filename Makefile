@@ -36,6 +36,7 @@ bench-postgres: .venv/ready
 	$(BIN)/python -m benchmarks.postgres_slow_flush
 	$(BIN)/python -m benchmarks.postgres_claims
 	$(BIN)/python -m benchmarks.postgres_tail
+	$(BIN)/python -m benchmarks.transfer
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv

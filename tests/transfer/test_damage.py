@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from runjournal import EventRegistry, Journal, RunStoreError, open_journal
 from runjournal.adapters.codec import OrjsonCodec
+from runjournal.adapters.transfer import publishing
 from runjournal.domain.chain import GENESIS, chain_hash
 
 from .conftest import fill_all
@@ -29,6 +30,12 @@ def good() -> list[bytes]:
 def target() -> Iterator[Journal]:
     with open_journal("memory:") as journal:
         yield journal
+
+
+@pytest.fixture(autouse=True)
+def _one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is written would be written before the end of the file is seen."""
+    monkeypatch.setattr(publishing, "BATCH", 1)
 
 
 def with_trailer(lines: list[bytes]) -> list[bytes]:
@@ -166,6 +173,32 @@ def test_an_ended_run_without_its_delivery(
     assert "the delivery of run/done-0" in error.message
 
 
+def test_two_runs_that_changed_places(good: list[bytes], target: Journal, tmp_path: Path) -> None:
+    begin, middle = place(good, "run/back-0", 1), place(good, "run/cancelled-0", 1)
+    end = middle + 1
+    while str(orjson.loads(good[end])["stream"]) != "run/done-0":
+        end += 1
+    lines = [*good[:begin], *good[middle:end], *good[begin:middle], *good[end:]]
+    error = refused(target, tmp_path / "x", with_trailer(lines))
+    assert line_of(error, tmp_path / "x") == begin + (end - middle) + 1
+    assert "out of order" in error.message
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"terminal_hash": "0"}, {"terminal_version": 4}, {"run_id": "x"}, {"delivery_ref": "x"}],
+)
+def test_the_delivery_of_another_end(
+    good: list[bytes], target: Journal, tmp_path: Path, wrong: dict[str, object]
+) -> None:
+    index = place(good, "run/pending-0", 3) + 1
+    name = str(orjson.loads(good[index])["stream"])
+    line = forged(fields_of(good[index]) | wrong, "delivery.requested", name, 1, GENESIS)
+    error = refused(target, tmp_path / "x", with_trailer([*good[:index], line, *good[index + 1 :]]))
+    assert line_of(error, tmp_path / "x") == index + 1
+    assert "was not requested for this end" in error.message
+
+
 def forged(
     fields: dict[str, object], topic: str, stream: str, version: int, previous: str
 ) -> bytes:
@@ -227,7 +260,7 @@ def test_nothing_in_a_file_is_taken_on_trust(
 ) -> None:
     """A forged event that is linked well is validated all the same."""
     queued = good[place(good, "run/plain-0", 1)]
-    grant = fields_of(good[place(good, "run/plain-0", 2)]) | {"ttl": "long"}
+    grant = fields_of(good[place(good, "run/plain-0", 2)]) | {"owner": 5}
     forged_grant = forged(grant, "run.lease_granted", "run/plain-0", 2, hash_of(queued))
     lines = with_trailer([good[0], queued, forged_grant, b""])
     error = refused(target, tmp_path / "x", lines)

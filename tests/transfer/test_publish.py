@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from eventsourcing.persistence import StoredEvent as LibraryEvent
 from runjournal import DeliveryStatus, Journal, open_journal
 from runjournal.adapters.transfer.source import Source
 from runjournal.domain.history_store import Publication
@@ -105,3 +106,29 @@ def test_a_mark_keeps_a_delivery_from_being_due(
     assert store.due_deliveries(DeliveryStatus.PENDING, 10) == []
     assert journal.attention() == [("pending-0", "wait")]
     assert journal.verify().findings == []
+
+
+@pytest.mark.parametrize("name", ["run/held-0", "journal/audit"])
+def test_events_that_are_there_without_their_row(
+    journal: Journal, ready: dict[str, Publication], name: str
+) -> None:
+    """Somebody began the stream in the very moment, or its row is gone."""
+    whole = ready[name]
+    first = next(whole.events())
+    store: Any = journal.store
+    store.insert_events([LibraryEvent(*first)])
+    assert not publish(journal, ready["run/plain-0"], whole)
+    assert journal.get("plain-0") is None
+    assert (journal.position(), len(store.read(name))) == (1, 1)
+
+
+def test_a_run_that_is_gone_on_with_is_due_as_its_events_say(journal: Journal) -> None:
+    with open_journal("memory:") as source:
+        lease = source.ledger(owner="w", lease_ttl=3600).acquire("run", heartbeat=False)
+        source.copy_to(journal)
+        assert journal.ledger().claim(heartbeat=False) is None
+        lease.release()
+        source.copy_to(journal)
+    granted = journal.ledger().claim(heartbeat=False)
+    assert granted is not None
+    assert granted.fencing_token == 2

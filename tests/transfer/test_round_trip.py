@@ -11,10 +11,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from runjournal import CallableGateway, DeliveryService, Journal, RunStoreError, open_journal
 from runjournal.adapters.transfer import units
+from runjournal.adapters.transfer.source import Source
 from runjournal.domain.chain import GENESIS, chain_hash
 from runjournal.domain.events import run_stream
 
@@ -331,3 +333,36 @@ def test_streams_that_are_too_large_to_keep(
     journal.import_from(export_file, send_deliveries=True)
     assert content(journal) == export_file.read_bytes()
     assert is_sound(journal)
+
+
+def test_a_large_stream_that_is_changed_while_it_is_read(
+    source: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(units, "KEPT", 0)
+    store: Any = source.store
+    ((strand,),) = Source(store, source._codec, lambda _n: None).units(["plain-0"])
+    assert len(list(strand.events(2))) == 3
+    stored = store.tables.streams["run/plain-0"][2]
+    stored.__dict__["state"] = stored.state.replace(b"worker", b"nobody")
+    with pytest.raises(RunStoreError) as caught:
+        list(strand.events(2))
+    assert "was changed while it was read" in caught.value.message
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_commit_whose_reply_was_lost(export_file: Path, journal: Journal, written: bool) -> None:
+    store: Any = journal.store
+    publish, lost = store.publish, []
+
+    def losing(publications: Any) -> bool:
+        if lost:
+            return bool(publish(publications))
+        lost.append(publications)
+        if written:
+            publish(publications)
+        raise RunStoreError("RUN_OUTCOME_UNKNOWN", "reply_lost", "the connection was lost")
+
+    store.publish = losing
+    assert journal.import_from(export_file).conflicts == []
+    assert content(journal) == export_file.read_bytes()
+    assert journal.verify().findings == []
