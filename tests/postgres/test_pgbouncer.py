@@ -39,6 +39,13 @@ class TestPostgresStoreBehindPgBouncer(RunStoreContract, PersistenceContract):
         with psycopg.connect(self.urls[id(store)]) as conn:
             conn.execute("UPDATE runs SET body = '\\xff' WHERE run_id = %s", (run_id,))
 
+    def spoil_delivery(self, store: PostgresStore, invocation_id: str) -> None:
+        with psycopg.connect(self.urls[id(store)]) as conn:
+            conn.execute(
+                "UPDATE delivery_outbox SET body = '\\xff' WHERE invocation_id = %s",
+                (invocation_id,),
+            )
+
 
 def test_a_pooler_must_be_told_of(pgbouncer: Bouncer, postgres_url: str) -> None:
     """Without pooler=True settings are sent at the connection, and PgBouncer refuses them."""
