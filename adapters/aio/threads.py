@@ -73,7 +73,10 @@ class _Call(Generic[T]):
     def outcome(self) -> T:
         """What it returned, or raised."""
         if self._error is not None:
-            raise self._error
+            try:
+                raise self._error
+            finally:
+                self._error = None  # else the error, its traceback and this would be a cycle
         return self._value[0]
 
 

@@ -176,6 +176,46 @@ async def test_a_cancelled_page_of_a_subscription_is_not_lost(
         assert [position async for position, _ in events] == [1, 2, 3, 4, 5]
 
 
+async def test_calls_that_are_held_up_leave_the_host_its_threads(gate: PutGate) -> None:
+    async with open_async_journal("memory:", threads=2) as journal:
+        held_up = gate(journal, "get")
+        async with anyio.create_task_group() as group:
+            for _ in range(200):
+                group.start_soon(journal.get, "run")
+            await held_up.entered()
+            await anyio.wait_all_tasks_blocked()
+            host = anyio.to_thread.current_default_thread_limiter()
+            assert host.borrowed_tokens == 0
+            assert journal._threads.busy == 2
+            held_up.open()
+        assert journal._threads.busy == 0
+
+
+@pytest.mark.parametrize("what", ["verify", "rebuild"])
+async def test_a_long_call_ends_soon_after_its_await_was_cancelled(
+    what: str, cancelled: Cancelled
+) -> None:
+    class Progress:
+        def __init__(self) -> None:
+            self.calls = 0
+
+        def call(self, _: Any) -> None:
+            self.calls += 1
+
+    async with open_async_journal("memory:") as journal:
+        for n in range(1500):
+            await journal._threads.call(journal.sync.ledger().start, f"run-{n}")
+        uncut, cut = Progress(), Progress()
+        run: Callable[[Any], Awaitable[Any]] = {
+            "verify": lambda progress: journal.verify(progress=progress),
+            "rebuild": lambda progress: journal.rebuild("run_records", progress),
+        }[what]
+        await run(uncut.call)
+        held_up = Gate(cut, "call")
+        await cancelled(lambda: run(cut.call), held_up)
+        assert 1 == cut.calls < uncut.calls
+
+
 async def test_closing_waits_for_a_grant_and_releases_it(gate: PutGate) -> None:
     async with open_async_journal("memory:") as journal:
         held_up, leases = gate(journal, "append"), list[Any]()

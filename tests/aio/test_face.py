@@ -97,6 +97,9 @@ async def test_errors_come_through(journal_url: str) -> None:
                 await lease.complete()
             assert lost.value.reason == "cancelled"
             assert lease.lost is lost.value is losses[0]
+            with pytest.raises(RunStoreError) as gate:
+                await lease.ensure_held()
+            assert gate.value is lost.value
         with pytest.raises(RunStoreError, match="after_version"):
             await anext(journal.events("held", after_version=-1))
     with pytest.raises(RunStoreError, match="closed"):
