@@ -61,6 +61,9 @@ class SessionHold:
 
     def release(self) -> None:
         if self._ours:
+            # The server notices a closed connection only later; the next holder may be here now.
+            with contextlib.suppress(psycopg.Error):
+                self._conn.execute("SELECT pg_advisory_unlock_all()")
             self._conn.close()
 
     def forked(self) -> None:

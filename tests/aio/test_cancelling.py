@@ -203,8 +203,9 @@ async def test_a_long_call_ends_soon_after_its_await_was_cancelled(
             self.calls += 1
 
     async with open_async_journal("memory:") as journal:
-        for n in range(1500):
-            await journal._threads.call(journal.sync.ledger().start, f"run-{n}")
+        ledger = journal.sync.ledger()
+        for n in range(600):  # more than a page
+            ledger.start(f"run-{n}")
         uncut, cut = Progress(), Progress()
         run: Callable[[Any], Awaitable[Any]] = {
             "verify": lambda progress: journal.verify(progress=progress),

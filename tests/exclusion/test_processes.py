@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -136,3 +137,16 @@ def test_lock_file_of_another_user_will_do(sqlite_url: str, tmp_path: Path) -> N
         lock.mkdir()
         with refused("RUN_STORE_UNAVAILABLE", "failed"), journal.store.exclusive("job"):
             pass
+
+
+def test_name_is_free_before_the_server_has_noticed_the_close(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_journal(postgres_url) as journal:
+        with journal.store.exclusive("job") as hold:
+            lingering: Any = hold._conn  # type: ignore[attr-defined]
+            monkeypatch.setattr(lingering, "close", lambda: None)
+        with journal.store.exclusive("job"):
+            pass
+        monkeypatch.undo()
+        lingering.close()
