@@ -13,8 +13,8 @@ from ...domain.record import RunRecord
 from ...projections.whole import delivery_problem, expected_delivery, take_sound
 from .units import Gathering, Strand, Unit
 
-#: Events read at once: a page of the largest ones still fits into memory.
-PAGE = 100
+#: Events read at once: two pages of the largest ones (1 MiB by default) must fit into memory.
+PAGE = 30
 #: What sorts right after every delivery's stream.
 _BEHIND_DELIVERIES = DELIVERY_STREAM[:-1] + chr(ord("/") + 1)
 

@@ -320,7 +320,7 @@ def test_large_runs_go_in_bounded_memory(
                 _, peak = tracemalloc.get_traced_memory()
             finally:
                 tracemalloc.stop()
-            assert peak < 15_000_000
+            assert peak < 10_000_000
             assert journal.get("large") == source.get("large")
             assert is_sound(journal)
 
