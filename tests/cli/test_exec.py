@@ -244,8 +244,6 @@ def test_failing_commands_are_tried_again_from_their_checkpoint(cli: Any, spawn:
     assert (record["failures"], record["lastError"]) == (1, "exit_3: no luck")
     assert record["checkpointRef"]["key"] == "step"
     assert record["checkpointRef"]["snapshotVersion"] == 3
-    _, errors = finish(spawn("exec", "a", *command), 73)
-    assert "runjournal: run 'a' is not due for another" in errors
     output, errors = finish(spawn("exec", "a", "--wait", *command), 3)
     assert output == "from 5\n"
     assert errors == "no luck\nrunjournal: run 'a': exit_3; it is failed\n"
@@ -254,6 +252,13 @@ def test_failing_commands_are_tried_again_from_their_checkpoint(cli: Any, spawn:
     topics = [event["topic"].removeprefix("run.") for event in cli.lines("log", "a")]
     attempt = ["lease_granted", "checkpoint_saved"]
     assert topics == ["queued", *attempt, "lease_released", *attempt, "failed"]
+
+
+def test_a_run_that_is_not_due_yet_is_left(cli: Any, spawn: Spawn) -> None:
+    cli("start", "a", "--available-at", "2999-01-01T00:00:00Z")
+    _, errors = finish(spawn("exec", "a", "--", "true"), 73)
+    assert "runjournal: run 'a' is not due for another" in errors
+    assert cli.json("show", "a")["status"] == "queued"
 
 
 def test_checkpoints_at_once_all_land(cli: Any, spawn: Spawn) -> None:
