@@ -80,7 +80,8 @@ def names_of_tests(file: str) -> frozenset[str]:
     for node in tree.body:
         inner = node.body if isinstance(node, ast.ClassDef) else [node]
         for item in inner:
-            if isinstance(item, ast.FunctionDef) and item.name.startswith("test_"):
+            is_function = isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)
+            if is_function and item.name.startswith("test_"):
                 found.add(item.name)
                 if isinstance(node, ast.ClassDef):
                     found.add(f"{node.name}::{item.name}")
