@@ -28,6 +28,14 @@ class Image(NamedTuple):
     rest: Any
 
 
+class Head(NamedTuple):
+    """What a row says of its stream, without the rest."""
+
+    version: int
+    head: str
+    status: str
+
+
 class Repair(NamedTuple):
     """A row to be put right: what it must be, and the version it is stored at (None: it is not)."""
 
@@ -84,6 +92,10 @@ class HistoryStore(Protocol):
 
     def images_of(self, table: Table, keys: Sequence[str]) -> dict[str, Image]:
         """The stored rows of these keys."""
+        ...
+
+    def heads_of(self, table: Table, keys: Sequence[str]) -> dict[str, Head]:
+        """The same, of each only what it says of its stream."""
         ...
 
     def image(self, record: RunRecord | DeliveryRecord) -> Image:

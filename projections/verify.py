@@ -54,7 +54,8 @@ class Checker:
             progress(count)
             yield from self._page(streams)
         for table in _PREFIX:
-            yield from self._orphans(table, set(), None)
+            for key, image in self._rows(table, None):
+                yield from self._orphan(table, key, image)
 
     def _page(self, streams: Sequence[Stream]) -> Iterator[Compared | Stream | Finding]:
         yield from (s for s in streams if not s.version)  # of an anchor, and gone
@@ -66,10 +67,16 @@ class Checker:
         yield from (s for s in streams if not is_run(s) and not is_delivery(s))
 
     def _with_rows(self, table: Table, streams: Sequence[Stream]) -> Iterator[Compared | Finding]:
+        known = {s.key for s in streams}
+        images: dict[str, Image] = {}
         # Read after the events: a sound row is at least as far as they are.
-        rows = self._store.images_of(table, [s.key for s in streams])
+        for key, found in self._rows(table, streams[-1].key):
+            if key in known:
+                images[key] = found
+            else:
+                yield from self._orphan(table, key, found)
         for stream in streams:
-            image = rows.get(stream.key)
+            image = images.get(stream.key)
             for _ in range(TRIES):
                 if image is None or image.version <= stream.version:
                     break
@@ -77,29 +84,30 @@ class Checker:
                     break
                 image = self._store.images_of(table, [stream.key]).get(stream.key)
             yield Compared(stream, table, image)
-        yield from self._orphans(table, {s.key for s in streams}, streams[-1].key)
 
-    def _orphans(self, table: Table, known: set[str], upto: str | None) -> Iterator[Finding]:
-        """Rows up to a key that no stream of this page belongs to."""
+    def _rows(self, table: Table, upto: str | None) -> Iterator[tuple[str, Image]]:
+        """The stored rows behind those that were read before, up to a key."""
         while True:
             rows = self._store.images(table, self._after[table], upto, PAGE)
-            for key, image in rows:
-                stream = _PREFIX[table] + key
-                # Begun since the page was read, it is no orphan.
-                if key not in known and not self._store.read(stream, 0, 1):
-                    yield Finding(
-                        "orphan_record",
-                        stream,
-                        image.version,
-                        f"{stream} has a record of version {image.version} and no events",
-                        image.head,
-                    )
+            yield from rows
             if rows:
                 self._after[table] = rows[-1][0]
             if len(rows) < PAGE:
                 break
         if upto is not None:
             self._after[table] = max(self._after[table], upto, key=str.encode)
+
+    def _orphan(self, table: Table, key: str, image: Image) -> Iterator[Finding]:
+        """That a row has no events, unless its stream was begun since the page was read."""
+        stream = _PREFIX[table] + key
+        if not self._store.read(stream, 0, 1):
+            yield Finding(
+                "orphan_record",
+                stream,
+                image.version,
+                f"{stream} has a record of version {image.version} and no events",
+                image.head,
+            )
 
     # What is wrong.
 
@@ -173,7 +181,7 @@ class Checker:
             for s, r in runs
             if r.is_terminal and r.delivery_ref is not None
         }
-        rows = self._store.images_of("delivery_outbox", list(expected)) if expected else {}
+        rows = self._store.heads_of("delivery_outbox", list(expected)) if expected else {}
         for invocation_id, stream in expected.items():
             if invocation_id not in rows:
                 yield Finding(
@@ -188,7 +196,7 @@ class Checker:
         self, deliveries: Sequence[tuple[Stream, DeliveryRecord]]
     ) -> Iterator[Finding]:
         ids = list({r.run_id for _, r in deliveries})
-        rows = self._store.images_of("run_records", ids) if ids else {}
+        rows = self._store.heads_of("run_records", ids) if ids else {}
         for stream, record in deliveries:
             run = rows.get(record.run_id)
             ended = run is not None and run.status in _TERMINAL

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from eventsourcing.persistence import IntegrityError
 
 from ...domain.delivery import DeliveryRecord
-from ...domain.history_store import Image, Publication, Repair, Table
+from ...domain.history_store import Head, Image, Publication, Repair, Table
 from ...domain.ports import StoredEvent
 from ...domain.record import RunRecord
 from .deliveries import DeliveryRow, MemoryDeliveries, put
@@ -54,6 +54,9 @@ class MemoryHistory(MemoryDeliveries):
         with self._open():
             rows = self._table(table)
             return {k: self.image(rows[k].record) for k in keys if k in rows}
+
+    def heads_of(self, table: Table, keys: Sequence[str]) -> dict[str, Head]:
+        return {key: Head(*image[:3]) for key, image in self.images_of(table, keys).items()}
 
     def image(self, record: RunRecord | DeliveryRecord) -> Image:
         plain = record

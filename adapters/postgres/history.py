@@ -12,7 +12,7 @@ from psycopg.sql import Identifier
 
 from ...domain.delivery import DeliveryRecord
 from ...domain.errors import RunStoreError
-from ...domain.history_store import Image, Publication, Repair, Table
+from ...domain.history_store import Head, Image, Publication, Repair, Table
 from ...domain.ports import StoredEvent
 from ...domain.record import RunRecord
 from ..rows import body_of, checkpoint_of, delivery_body_of
@@ -46,6 +46,10 @@ class PostgresHistory(PostgresProcessRecorder):
             return {}
         rows = self.database.read(sql.IMAGES_OF[table], keys)
         return {row[0]: _image(row) for row in rows}
+
+    def heads_of(self, table: Table, keys: Sequence[str]) -> dict[str, Head]:
+        rows = self.database.read(sql.HEADS_OF[table], keys)
+        return {key: Head(*head) for key, *head in rows}
 
     def image(self, record: RunRecord | DeliveryRecord) -> Image:
         return Image(record.version, record.head, record.status.value, _rest(record))

@@ -63,6 +63,18 @@ IMAGES_OF: dict[Table, Statement] = {
 }
 
 
+#: Of the rows of these keys, what they say of their streams.
+HEADS_OF: dict[Table, Statement] = {
+    table: statement(
+        f"heads_of_{table}",
+        f"SELECT {key}, version, head, status FROM @{NAMES[table]} WHERE {key} = ANY ($1)",
+        (TEXTS,),
+        (TEXT, INT8, TEXT, TEXT),
+    )
+    for table, key in _KEY.items()
+}
+
+
 def _set(columns: dict[str, Type]) -> str:
     return ", ".join(f"{name} = :{name}" for name in list(columns)[1:])
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...domain.delivery import DeliveryRecord
 from ...domain.errors import RunStoreError
-from ...domain.history_store import Image, Publication, Repair, Table
+from ...domain.history_store import Head, Image, Publication, Repair, Table
 from ...domain.ports import StoredEvent
 from ...domain.record import RunRecord
 from ..rows import body_of, checkpoint_of, delivery_body_of, to_microseconds
@@ -37,13 +37,20 @@ class SQLiteHistory(SQLiteProcessRecorder):
         return [(row[0], _image(row)) for row in rows]
 
     def images_of(self, table: Table, keys: Sequence[str]) -> dict[str, Image]:
-        found: dict[str, Image] = {}
+        return {row[0]: _image(row) for row in self._rows_of(sql.images_of, table, keys)}
+
+    def heads_of(self, table: Table, keys: Sequence[str]) -> dict[str, Head]:
+        return {row[0]: Head(*row[1:]) for row in self._rows_of(sql.heads_of, table, keys)}
+
+    def _rows_of(
+        self, statement: Callable[[Table, int], str], table: Table, keys: Sequence[str]
+    ) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = []
         with self.database.reading() as conn:
             for begin in range(0, len(keys), sql.KEYS):
                 some = keys[begin : begin + sql.KEYS]
-                rows = conn.execute(sql.images_of(table, len(some)), some).fetchall()
-                found |= {row[0]: _image(row) for row in rows}
-        return found
+                rows += conn.execute(statement(table, len(some)), some).fetchall()
+        return rows
 
     def image(self, record: RunRecord | DeliveryRecord) -> Image:
         return Image(record.version, record.head, record.status.value, _rest(record))

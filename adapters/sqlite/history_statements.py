@@ -41,6 +41,13 @@ def images_of(table: Table, keys: int) -> str:
     return f"SELECT {_COLUMNS[table]} FROM {NAMES[table]} WHERE {_KEY[table]} IN ({places})"
 
 
+def heads_of(table: Table, keys: int) -> str:
+    """Of the rows of so many keys, what they say of their streams."""
+    places = ", ".join("?" * keys)
+    key = _KEY[table]
+    return f"SELECT {key}, version, head, status FROM {NAMES[table]} WHERE {key} IN ({places})"
+
+
 #: A status that takes a due time keeps the one there is: a deadline is no fact, and not repaired.
 _READY_AT = (
     "ready_at = CASE WHEN ?4 IN ('queued', 'running') THEN coalesce(ready_at, ?11) END,"
