@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from eventsourcing.persistence import IntegrityError
 from eventsourcing.persistence import StoredEvent as LibraryEvent
 
-from ..domain.audit import AUDIT_STREAM, AuditEvent, BreakAcknowledged
+from ..domain.audit import AUDIT_STREAM, BreakAcknowledged
 from ..domain.chain import GENESIS
 from ..domain.checks import check_identifier, check_text
 from ..domain.errors import RUN_CONFLICT, RunStoreError
@@ -40,46 +39,56 @@ class AuditLog:
 
     def acknowledged(self) -> dict[str, BreakAcknowledged]:
         """What somebody said is known, by fingerprint."""
-        return {e.fingerprint: e for e in self.events() if isinstance(e, BreakAcknowledged)}
+        return _acknowledged(self.events())
 
-    def acknowledge(self, finding: Finding, actor: str, reason: str) -> None:
-        """Put on record that a finding is known; once is enough."""
+    def acknowledge(self, findings: Iterable[Finding], actor: str, reason: str) -> None:
+        """Put on record that these findings are known, in one append; once is enough for each."""
         check_identifier(actor, "actor")
         check_identifier(reason, "reason")
-        if finding.fingerprint not in self.acknowledged():
-            self._append(
-                lambda common: BreakAcknowledged(
-                    **common,
-                    actor=actor,
-                    kind=finding.kind,
-                    stream=finding.stream,
-                    version=finding.version,
-                    message=check_text(finding.message, "message") or "",
-                    fingerprint=finding.fingerprint,
-                    reason=reason,
-                )
-            )
-
-    def _append(self, make: Callable[[dict[str, Any]], AuditEvent]) -> None:
+        found = {f.fingerprint: f for f in findings}
         command_id = RandomIds().new()
         for _ in range(TRIES):
-            last = next(iter(deque(self.events(), maxlen=1)), None)
-            now = self._store.now()
-            event = make(
-                {
-                    "originator_id": AUDIT_STREAM,
-                    "originator_version": 1 if last is None else last.originator_version + 1,
-                    "timestamp": now if last is None else max(now, last.timestamp),
-                    "command_id": command_id,
-                }
-            )
-            sealed = self._codec.seal(event, GENESIS if last is None else last.hash)
-            stored = LibraryEvent(sealed.stream, sealed.version, sealed.topic, sealed.data)
+            log = list(self.events())
+            known = _acknowledged(log)
+            new = [f for fingerprint, f in found.items() if fingerprint not in known]
             try:
-                self._store.insert_events([stored])
+                self._store.insert_events(self._sealed(log, new, actor, reason, command_id))
                 return
             except IntegrityError:
                 continue  # somebody else was first
         raise RunStoreError(
             RUN_CONFLICT, "contended", f"{AUDIT_STREAM}: other writers were first {TRIES} times"
         )
+
+    def _sealed(
+        self, log: list[Event], new: list[Finding], actor: str, reason: str, command_id: str
+    ) -> list[LibraryEvent]:
+        """The events that acknowledge new findings, linked to the end of the log."""
+        now, version, head = self._store.now(), 0, GENESIS
+        if log:
+            last = log[-1]
+            now, version, head = max(now, last.timestamp), last.originator_version, last.hash
+        stored: list[LibraryEvent] = []
+        for finding in new:
+            version += 1
+            event = BreakAcknowledged(
+                originator_id=AUDIT_STREAM,
+                originator_version=version,
+                timestamp=now,
+                command_id=command_id,
+                actor=actor,
+                kind=finding.kind,
+                stream=finding.stream,
+                version=finding.version,
+                message=check_text(finding.message, "message") or "",
+                fingerprint=finding.fingerprint,
+                reason=reason,
+            )
+            sealed = self._codec.seal(event, head)
+            head = sealed.hash
+            stored.append(LibraryEvent(*sealed[:4]))
+        return stored
+
+
+def _acknowledged(events: Iterable[Event]) -> dict[str, BreakAcknowledged]:
+    return {e.fingerprint: e for e in events if isinstance(e, BreakAcknowledged)}

@@ -7,7 +7,7 @@ import threading
 import weakref
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from ..domain.checks import (
     check_seconds,
@@ -28,12 +28,6 @@ from .codec import OrjsonCodec
 from .journal_readings import JournalReadings
 from .journal_transfer import JournalTransfer
 from .journal_upkeep import JournalUpkeep
-
-if TYPE_CHECKING:
-    pass
-
-#: Events read in one short transaction when a whole stream is read.
-PAGE = 500
 
 _open_journals: weakref.WeakSet[Journal] = weakref.WeakSet()
 

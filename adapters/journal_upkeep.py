@@ -51,9 +51,7 @@ class JournalUpkeep(JournalProjections):
 
         They stay findings; `verify` lists them apart from new ones.
         """
-        log = AuditLog(self._store, self._codec)
-        for finding in findings:
-            log.acknowledge(finding, actor, reason)
+        AuditLog(self._store, self._codec).acknowledge(findings, actor, reason)
 
     @overload
     def rebuild(
