@@ -19,7 +19,7 @@ from .codec import OrjsonCodec
 from .projecting.rebuilding import RebuildProgress
 
 if TYPE_CHECKING:
-    from .handling import Interrupt
+    from .stopping import Interrupt
 
 
 @dataclass(slots=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import random
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,16 +28,15 @@ from ..domain.record import RunRecord
 from .clocks import ticks
 from .delivery_policy import DeliveryPolicy
 from .delivery_sender import ANY_REF, FIRST_WAIT, Sender
-from .handling import Interrupt
 from .journal import Journal
+from .retrying import Pauses
+from .stopping import Interrupt, idle
 
 log = logging.getLogger("runjournal.delivery")
 
 #: Seconds after which an attempt that failed was slow: its ref is left alone for the rest of the
 #: pass, so that a receiver that hangs does not use up every sender.
 SLOW = 5.0
-#: Seconds between two looks at the interrupt while there is nothing to do.
-LOOK_EVERY = 0.1
 
 
 class Pass(NamedTuple):
@@ -183,7 +181,7 @@ class DeliveryService:
         A store that is away for a while does not end it. What is being sent is waited for.
         """
         longest = check_seconds(poll, "poll")
-        wait = FIRST_WAIT
+        pauses = Pauses(min(FIRST_WAIT, longest), longest)
         while not interrupt.is_set():
             try:
                 done = self._deliver_due(limit, interrupt)
@@ -192,13 +190,9 @@ class DeliveryService:
                     raise
                 log.warning("delivering failed and goes on: %s", error)
                 done = Pass()
-            wait = FIRST_WAIT if done.delivered + done.unknown else min(wait * 2, longest)
-            self._idle(interrupt, wait)
-
-    def _idle(self, interrupt: Interrupt, seconds: float) -> None:
-        until = ticks() + seconds * random.uniform(0.5, 1.0)
-        while not interrupt.is_set() and (left := until - ticks()) > 0:
-            time.sleep(min(left, LOOK_EVERY))
+            if done.delivered + done.unknown:
+                pauses.reset()
+            idle(interrupt, pauses.next())
 
     # Inside.
 

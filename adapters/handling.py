@@ -7,24 +7,19 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from ..domain.checks import readable
 from ..domain.errors import RunStoreError
 from ..domain.lease import RunLeaseHandle
 from ..domain.ports import AuthorityResolver
 from ..domain.record import RunRecord
+from .stopping import Interrupt
 
 #: Seconds between two looks at an interrupt that can only be asked.
 LOOK_EVERY = 0.02
 #: The share of the ttl, half a second at most, between two looks at whether the lease is trusted.
 TRUST_SHARE = 1 / 20
-
-
-class Interrupt(Protocol):
-    """What a host hands in to have a worker stop: a threading.Event will do."""
-
-    def is_set(self) -> bool: ...
 
 
 class RunInterrupted(Exception):  # noqa: N818 - not an error: the handler is asked to stop

@@ -15,7 +15,7 @@ from .projecting.face import JournalProjections
 from .projecting.rebuilding import RebuildProgress, Rebuilt, rebuild_projection
 
 if TYPE_CHECKING:
-    from .handling import Interrupt
+    from .stopping import Interrupt
 
 
 def _quiet(_events: int) -> None:

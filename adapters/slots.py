@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -19,9 +18,10 @@ from ..domain.lease import RunLeaseHandle
 from ..domain.record import RunRecord
 from .clocks import ticks
 from .concluding import abandon
-from .handling import Interrupt, StopSignal, describe
+from .handling import StopSignal, describe
 from .journal import Journal
 from .retrying import Pauses
+from .stopping import LOOK_EVERY, Interrupt, idle
 
 log = logging.getLogger("runjournal.worker")
 
@@ -29,8 +29,6 @@ log = logging.getLogger("runjournal.worker")
 FIRST_PAUSE = 0.05
 #: Seconds between two claims after the store failed, at first and at most.
 FAILURE_PAUSES = (0.1, 10.0)
-#: Seconds between two looks at the interrupt.
-INTERRUPT_EVERY = 0.1
 #: Seconds beyond twice the grace in which a slot must have ended once it was told to stop.
 LAST_WRITES = 1.0
 
@@ -106,7 +104,7 @@ class Slots:
         """Claim up to the free slots in one trip, and wait where there was too little to do."""
         free = self._concurrency - len(self._taken)
         if free == 0:
-            self._collect(wait=INTERRUPT_EVERY)
+            self._collect(wait=LOOK_EVERY)
             return
         try:
             leases = self._claim(free)
@@ -167,7 +165,7 @@ class Slots:
         """Wait for the next look, or until one is worth it."""
         end = ticks() + self._idle_pauses.next()
         while (left := end - ticks()) > 0 and not self._interrupt.is_set():
-            told = self._journal.wait_for_work(min(left, INTERRUPT_EVERY))
+            told = self._journal.wait_for_work(min(left, LOOK_EVERY))
             if told or not self._ended.empty():
                 self._idle_pauses.reset()
                 return
@@ -182,9 +180,7 @@ class Slots:
             failure.reason,
             failure,
         )
-        end = ticks() + pause
-        while (left := end - ticks()) > 0 and not self._interrupt.is_set():
-            time.sleep(min(left, INTERRUPT_EVERY))
+        idle(self._interrupt, pause)
 
     # Ending.
 

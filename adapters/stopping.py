@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Protocol
 
 from ..domain.checks import refuse
-from .handling import Interrupt
+from .clocks import ticks
+
+#: Seconds between two looks at an interrupt that can only be asked.
+LOOK_EVERY = 0.1
+
+
+class Interrupt(Protocol):
+    """What a host hands in to have a worker stop: a threading.Event will do."""
+
+    def is_set(self) -> bool: ...
+
+
+def idle(interrupt: Interrupt, seconds: float) -> None:
+    """Sleep for so long, or until the interrupt is set."""
+    until = ticks() + seconds
+    while not interrupt.is_set() and (left := until - ticks()) > 0:
+        time.sleep(min(left, LOOK_EVERY))
 
 
 class SignalCame:

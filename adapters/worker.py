@@ -22,7 +22,6 @@ from .concluding import SHUTDOWN, Conclusion, abandon, hand_back
 from .handling import (
     Handler,
     HandlerCall,
-    Interrupt,
     StopSignal,
     WorkerContext,
     describe,
@@ -31,7 +30,7 @@ from .handling import (
 from .journal import Journal
 from .retrying import RetryPolicy
 from .slots import Slots, WorkerResult
-from .stopping import either, stopped_by_signals
+from .stopping import Interrupt, either, stopped_by_signals
 
 log = logging.getLogger("runjournal.worker")
 

@@ -34,8 +34,8 @@ from .threads import THREADS, Threads
 from .twins import Pending, like
 
 if TYPE_CHECKING:
-    from ..handling import Interrupt
     from ..postgres.database import HostPool
+    from ..stopping import Interrupt
     from ..transfer.lines import Exported
     from ..transfer.publishing import Imported
 

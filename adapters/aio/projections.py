@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from ...projections.ports import ProjectionState
 from ...projections.projector import Row
-from ..handling import Interrupt
 from ..projecting.runner import Lag, ProjectionRunner
-from ..stopping import either
+from ..stopping import Interrupt, either
 from .threads import Threads
 from .twins import like
 

@@ -21,7 +21,7 @@ from ..event_log import PAGE
 from .projecting import Projecting, ProjectingStore
 
 if TYPE_CHECKING:
-    from ..handling import Interrupt
+    from ..stopping import Interrupt
 
 log = logging.getLogger("runjournal.projections")
 

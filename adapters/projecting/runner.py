@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ...domain.checks import check_identifier, check_integer, check_optional, check_seconds
 from ...domain.errors import (
@@ -19,15 +19,11 @@ from ...projections.projector import Projector, Row, hold_name
 from ..clocks import ticks
 from ..codec import OrjsonCodec
 from ..event_log import PAGE, EventLog
+from ..stopping import Interrupt, idle
 from .projecting import Projecting, ProjectingStore
-
-if TYPE_CHECKING:
-    from ..handling import Interrupt
 
 log = logging.getLogger("runjournal.projections")
 
-#: Seconds between two looks at the interrupt while there is nothing to do.
-LOOK_EVERY = 0.1
 #: Seconds after which a runner begins again whose store was away.
 BEGIN_AGAIN = 1.0
 #: Seconds between two looks of `wait_for`: at first, and at most.
@@ -80,7 +76,7 @@ class ProjectionRunner:
                 if not begun or not e.retryable:
                     raise
                 log.warning("projection %s begins again: %s", self.name, e)
-                _idle(interrupt, BEGIN_AGAIN)
+                idle(interrupt, BEGIN_AGAIN)
 
     def catch_up(self, limit: int | None = None, interrupt: Interrupt | None = None) -> int:
         """Project what the journal holds now, at most `limit` events; how many changed a row.
@@ -129,7 +125,7 @@ class ProjectionRunner:
         while not interrupt.is_set():
             head = events.head()
             if head <= state.position:
-                _idle(interrupt, poll)
+                idle(interrupt, poll)
                 hold.check()  # an idle one would not notice that it runs no more
             else:
                 state, events, _ = self._step(hold, state, events, PAGE, head)
@@ -256,9 +252,3 @@ class ProjectionRunner:
     def _check_parked(self, state: ProjectionState) -> None:
         if state.parked_at is not None:
             raise self._projecting.not_projected(Poison(state.parked_at, state.parked_error or ""))
-
-
-def _idle(interrupt: Interrupt, seconds: float) -> None:
-    until = ticks() + seconds
-    while not interrupt.is_set() and (left := until - ticks()) > 0:
-        time.sleep(min(left, LOOK_EVERY))
