@@ -71,3 +71,12 @@ def from_row(
         **body,
     )
     return record if deadline is None else record.with_deadline(deadline)
+
+
+def due_at(record: RunRecord) -> datetime | None:
+    """When the run is due as far as its events tell, where no row knows better."""
+    if record.lease is not None:
+        return record.lease.expires_at
+    if record.status is not RunLifecycleStatus.QUEUED:
+        return None
+    return record.available_at or record.updated_at

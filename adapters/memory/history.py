@@ -12,6 +12,7 @@ from ...domain.delivery import DeliveryRecord
 from ...domain.history_store import Head, Image, Publication, Repair, Table
 from ...domain.ports import StoredEvent
 from ...domain.record import RunRecord
+from ...projections.run_records import due_at
 from .deliveries import DeliveryRow, MemoryDeliveries, put
 from .recorder import Commit, library_event
 
@@ -77,7 +78,7 @@ class MemoryHistory(MemoryDeliveries):
         row = self.rows.get(record.run_id)
         if not _is_at(row, stored):
             return False
-        ready_at = _due(record)
+        ready_at = due_at(record)
         if ready_at is not None and row is not None and row.ready_at is not None:
             ready_at = row.ready_at
         self.rows[record.run_id] = self.row_of(record, ready_at)
@@ -93,7 +94,7 @@ class MemoryHistory(MemoryDeliveries):
                 last = next(reversed(tables.versions.get(stream, [])), 0)
                 if isinstance(record, RunRecord):
                     there = _is_at(self.rows.get(record.run_id), stored or None)
-                    row = self.row_of(record, _due(record))
+                    row = self.row_of(record, due_at(record))
                     writes.append(put(self.rows, record.run_id, row))
                 elif isinstance(record, DeliveryRecord):
                     there = _is_at(self.outbox.get(record.invocation_id), stored or None)
@@ -119,11 +120,3 @@ class MemoryHistory(MemoryDeliveries):
 
 def _is_at(row: Any, stored: int | None) -> bool:
     return (None if row is None else row.record.version) == stored
-
-
-def _due(record: RunRecord) -> datetime | None:
-    if record.lease is not None:
-        return record.lease.expires_at
-    if record.status != "queued":
-        return None
-    return record.available_at or record.updated_at

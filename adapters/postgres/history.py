@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
 import psycopg
 from psycopg.sql import Identifier
@@ -15,7 +13,8 @@ from ...domain.errors import RunStoreError
 from ...domain.history_store import Head, Image, Publication, Repair, Table
 from ...domain.ports import StoredEvent
 from ...domain.record import RunRecord
-from ..rows import body_of, checkpoint_of, delivery_body_of
+from ...projections.run_records import due_at
+from ..images import columns_of, creation, image_of, key_of
 from . import history_statements as sql
 from .delivery_statements import SET_ASIDE_DELIVERY
 from .log_statements import INSERT_EVENTS
@@ -39,20 +38,20 @@ class PostgresHistory(PostgresProcessRecorder):
         self, table: Table, after: str, upto: str | None, limit: int
     ) -> list[tuple[str, Image]]:
         rows = self.database.read(sql.IMAGES[table], after, upto, limit)
-        return [(row[0], _image(row)) for row in rows]
+        return [(row[0], image_of(row)) for row in rows]
 
     def images_of(self, table: Table, keys: Sequence[str]) -> dict[str, Image]:
         if not keys:
             return {}
         rows = self.database.read(sql.IMAGES_OF[table], keys)
-        return {row[0]: _image(row) for row in rows}
+        return {row[0]: image_of(row) for row in rows}
 
     def heads_of(self, table: Table, keys: Sequence[str]) -> dict[str, Head]:
         rows = self.database.read(sql.HEADS_OF[table], keys)
         return {key: Head(*head) for key, *head in rows}
 
     def image(self, record: RunRecord | DeliveryRecord) -> Image:
-        return Image(record.version, record.head, record.status.value, _rest(record))
+        return image_of((None, *columns_of(record, _as_it_is)))
 
     def repair(self, rows: Sequence[Repair]) -> list[bool]:
         commands = [_repair(*row) for row in rows]
@@ -73,7 +72,7 @@ class PostgresHistory(PostgresProcessRecorder):
             with session.connection.transaction():
                 path = Identifier(schema).as_string(None)
                 session.connection.execute(f"SET LOCAL search_path TO {path}".encode())
-                for statement in creation(sql.NAMES[table]):
+                for statement in creation(sql.NAMES[table], MIGRATIONS):
                     session.connection.execute(statement.encode())
 
         self.database.transaction(work)
@@ -128,57 +127,15 @@ def _in_batches(events: Iterator[StoredEvent]) -> Iterator[list[StoredEvent]]:
         yield batch
 
 
-def creation(table: str) -> Iterator[str]:
-    """The statements of the migrations that are about this table, in their order."""
-    for migration in MIGRATIONS:
-        for statement in re.sub(r"--[^\n]*", "", migration).split(";"):
-            name = re.search(
-                r"(?:CREATE TABLE|ALTER TABLE|CREATE (?:UNIQUE )?INDEX \w+ ON|UPDATE)\s+(\w+)",
-                statement,
-            )
-            if name is not None and name[1] == table:
-                yield statement.strip()
-
-
 def _repair(record: RunRecord | DeliveryRecord, stored: int | None) -> Command:
-    image = (record.version, record.head, record.status.value, *_rest(record))
+    values = (key_of(record), *columns_of(record, _as_it_is))
     guard = () if stored is None else (stored,)
     if isinstance(record, RunRecord):
         statement = sql.INSERT_RUN if stored is None else sql.REPAIR_RUN
-        return statement, (record.run_id, *image, _due(record), *guard)
+        return statement, (*values, due_at(record), *guard)
     statement = sql.INSERT_DELIVERY if stored is None else sql.REPAIR_DELIVERY
-    return statement, (record.invocation_id, *image, *guard)
+    return statement, (*values, *guard)
 
 
-def _image(row: tuple[Any, ...]) -> Image:
-    _key, version, head, status, *rest = row
-    return Image(version, head, status, tuple(rest))
-
-
-def _rest(record: RunRecord | DeliveryRecord) -> tuple[Any, ...]:
-    """The columns of an image behind its status, in the order of the statements."""
-    if isinstance(record, RunRecord):
-        return (
-            record.kind,
-            record.fencing_token,
-            record.created_at,
-            record.updated_at,
-            checkpoint_of(record),
-            body_of(record),
-        )
-    return (
-        record.run_id,
-        record.delivery_ref,
-        record.next_attempt_at,
-        record.updated_at,
-        delivery_body_of(record),
-    )
-
-
-def _due(record: RunRecord) -> datetime | None:
-    """What `ready_at` is when nothing better is known."""
-    if record.lease is not None:
-        return record.lease.expires_at
-    if record.status != "queued":
-        return None
-    return record.available_at or record.updated_at
+def _as_it_is(moment: datetime) -> datetime:
+    return moment

@@ -11,7 +11,9 @@ from ...domain.errors import RunStoreError
 from ...domain.history_store import Head, Image, Publication, Repair, Table
 from ...domain.ports import StoredEvent
 from ...domain.record import RunRecord
-from ..rows import body_of, checkpoint_of, delivery_body_of, to_microseconds
+from ...projections.run_records import due_at
+from ..images import columns_of, creation, image_of, key_of
+from ..rows import to_microseconds
 from . import history_statements as sql
 from .recorder import SQLiteProcessRecorder
 from .statements import INSERT_EVENT, MIGRATIONS
@@ -34,10 +36,10 @@ class SQLiteHistory(SQLiteProcessRecorder):
     ) -> list[tuple[str, Image]]:
         with self.database.reading() as conn:
             rows = conn.execute(sql.IMAGES[table], (after, upto, limit)).fetchall()
-        return [(row[0], _image(row)) for row in rows]
+        return [(row[0], image_of(row)) for row in rows]
 
     def images_of(self, table: Table, keys: Sequence[str]) -> dict[str, Image]:
-        return {row[0]: _image(row) for row in self._rows_of(sql.images_of, table, keys)}
+        return {row[0]: image_of(row) for row in self._rows_of(sql.images_of, table, keys)}
 
     def heads_of(self, table: Table, keys: Sequence[str]) -> dict[str, Head]:
         return {row[0]: Head(*row[1:]) for row in self._rows_of(sql.heads_of, table, keys)}
@@ -53,7 +55,7 @@ class SQLiteHistory(SQLiteProcessRecorder):
         return rows
 
     def image(self, record: RunRecord | DeliveryRecord) -> Image:
-        return Image(record.version, record.head, record.status.value, _rest(record))
+        return image_of((None, *columns_of(record, to_microseconds)))
 
     def repair(self, rows: Sequence[Repair]) -> list[bool]:
         with self.database.writing() as conn:
@@ -62,7 +64,7 @@ class SQLiteHistory(SQLiteProcessRecorder):
     def recreate(self, table: Table) -> None:
         with self.database.writing() as conn:
             if conn.execute(sql.EXISTS, (sql.NAMES[table],)).fetchone() is None:
-                for statement in sql.creation(table, MIGRATIONS):
+                for statement in creation(sql.NAMES[table], MIGRATIONS):
                     conn.execute(statement)
 
     def publish(self, publications: Sequence[Publication]) -> bool:
@@ -86,8 +88,8 @@ def _publish(conn: sqlite3.Connection, publication: Publication) -> None:
         there = last == stored
     else:
         is_run = isinstance(record, RunRecord)
-        image = (record.version, record.head, record.status.value, *_rest(record))
-        values = (_key(record), *image, _due(record) if is_run else held)
+        columns = columns_of(record, to_microseconds)
+        values = (key_of(record), *columns, _due(record) if is_run else held)
         if stored:
             statement = sql.EXTEND_RUN if is_run else sql.REPAIR_DELIVERY
             values = (*values, stored)
@@ -99,51 +101,15 @@ def _publish(conn: sqlite3.Connection, publication: Publication) -> None:
     conn.executemany(INSERT_EVENT, events())
 
 
-def _key(record: RunRecord | DeliveryRecord) -> str:
-    return record.run_id if isinstance(record, RunRecord) else record.invocation_id
-
-
 def _repair(record: RunRecord | DeliveryRecord, stored: int | None) -> tuple[str, tuple[Any, ...]]:
     is_run = isinstance(record, RunRecord)
-    image = (record.version, record.head, record.status.value, *_rest(record))
-    values = (_key(record), *image, _due(record))
+    values = (key_of(record), *columns_of(record, to_microseconds), _due(record))
     if stored is None:
         return (sql.INSERT_RUN if is_run else sql.INSERT_DELIVERY), values
     return (sql.REPAIR_RUN if is_run else sql.REPAIR_DELIVERY), (*values, stored)
 
 
-def _image(row: tuple[Any, ...]) -> Image:
-    _key, version, head, status, *rest = row
-    return Image(version, head, status, tuple(rest))
-
-
-def _rest(record: RunRecord | DeliveryRecord) -> tuple[Any, ...]:
-    """The columns of an image behind its status, in the order of the statements."""
-    if isinstance(record, RunRecord):
-        return (
-            record.kind,
-            record.fencing_token,
-            to_microseconds(record.created_at),
-            to_microseconds(record.updated_at),
-            checkpoint_of(record),
-            body_of(record),
-        )
-    due = record.next_attempt_at
-    return (
-        record.run_id,
-        record.delivery_ref,
-        None if due is None else to_microseconds(due),
-        to_microseconds(record.updated_at),
-        delivery_body_of(record),
-    )
-
-
 def _due(record: RunRecord | DeliveryRecord) -> int | None:
-    """What a run's `ready_at` is when nothing better is known."""
-    if isinstance(record, DeliveryRecord):
-        return None
-    if record.lease is not None:
-        return to_microseconds(record.lease.expires_at)
-    if record.status != "queued":
-        return None
-    return to_microseconds(record.available_at or record.updated_at)
+    """The last column of a statement: a run's `ready_at`, or a delivery's mark, which goes."""
+    due = due_at(record) if isinstance(record, RunRecord) else None
+    return None if due is None else to_microseconds(due)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-
 from ...domain.history_store import Table
 
 #: Keys in one statement; SQLite takes 32,766 parameters.
@@ -76,15 +73,3 @@ INSERT_DELIVERY = (
 )
 LAST_VERSION = "SELECT coalesce(max(version), 0) FROM events WHERE stream = ?"
 EXISTS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-
-
-def creation(table: Table, migrations: Sequence[str]) -> Iterator[str]:
-    """The statements of the migrations that are about this table, in their order."""
-    for migration in migrations:
-        text = re.sub(r"--[^\n]*", "", migration)
-        for statement in text.split(";"):
-            name = re.search(
-                r"(?:CREATE TABLE|ALTER TABLE|CREATE INDEX \w+ ON|UPDATE)\s+(\w+)", statement
-            )
-            if name is not None and name[1] == NAMES[table]:
-                yield statement.strip()

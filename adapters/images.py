@@ -1,0 +1,62 @@
+"""What the SQL backends share for checking and rebuilding: images of rows, and their tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from ..domain.delivery import DeliveryRecord
+from ..domain.history_store import Image
+from ..domain.record import RunRecord
+from .rows import body_of, checkpoint_of, delivery_body_of
+
+
+def image_of(row: tuple[Any, ...]) -> Image:
+    """The image that a row of the statements for images holds behind its key."""
+    _key, version, head, status, *rest = row
+    return Image(version, head, status, tuple(rest))
+
+
+def columns_of(
+    record: RunRecord | DeliveryRecord, moment: Callable[[datetime], Any]
+) -> tuple[Any, ...]:
+    """The columns of such a row behind its key, when it is right; `moment` stores an instant."""
+    head = (record.version, record.head, record.status.value)
+    if isinstance(record, RunRecord):
+        return (
+            *head,
+            record.kind,
+            record.fencing_token,
+            moment(record.created_at),
+            moment(record.updated_at),
+            checkpoint_of(record),
+            body_of(record),
+        )
+    due = record.next_attempt_at
+    return (
+        *head,
+        record.run_id,
+        record.delivery_ref,
+        None if due is None else moment(due),
+        moment(record.updated_at),
+        delivery_body_of(record),
+    )
+
+
+def key_of(record: RunRecord | DeliveryRecord) -> str:
+    """The key of the record's row."""
+    return record.run_id if isinstance(record, RunRecord) else record.invocation_id
+
+
+def creation(table: str, migrations: Sequence[str]) -> Iterator[str]:
+    """The statements of the migrations that are about this table, in their order."""
+    for migration in migrations:
+        for statement in re.sub(r"--[^\n]*", "", migration).split(";"):
+            name = re.search(
+                r"(?:CREATE TABLE|ALTER TABLE|CREATE (?:UNIQUE )?INDEX \w+ ON|UPDATE)\s+(\w+)",
+                statement,
+            )
+            if name is not None and name[1] == table:
+                yield statement.strip()
