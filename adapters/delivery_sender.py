@@ -20,6 +20,7 @@ from ..domain.errors import (
     RunStoreError,
 )
 from ..domain.gateway import (
+    ANY_REF,
     DeliveryAmbiguous,
     DeliveryError,
     DeliveryFailed,
@@ -33,8 +34,6 @@ from .masking import mask
 log = logging.getLogger("runjournal.delivery")
 T = TypeVar("T")
 
-#: The gateway for every ref that has none of its own.
-ANY_REF = "*"
 #: Seconds: the first pause after the store failed, or when there is nothing to do.
 FIRST_WAIT = 0.05
 #: How much of an error is looked at: the search for credentials in it takes its time.

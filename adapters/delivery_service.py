@@ -22,12 +22,12 @@ from ..domain.checks import check_integer, check_optional, check_seconds
 from ..domain.delivery import DeliveryRecord, DeliveryStatus, delivery_invocation_id
 from ..domain.delivery_store import DueDelivery
 from ..domain.errors import RunStoreError
-from ..domain.gateway import DeliveryGateway
+from ..domain.gateway import ANY_REF, DeliveryGateway
 from ..domain.ports import Clock
 from ..domain.record import RunRecord
 from .clocks import ticks
 from .delivery_policy import DeliveryPolicy
-from .delivery_sender import ANY_REF, FIRST_WAIT, Sender
+from .delivery_sender import FIRST_WAIT, Sender
 from .journal import Journal
 from .retrying import Pauses
 from .stopping import Interrupt, idle

@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..domain.checks import check_identifier, check_identifiers
+from ..projections.verify import quiet
 
 if TYPE_CHECKING:
     from .codec import OrjsonCodec
     from .journal import Journal
     from .transfer.lines import Exported
     from .transfer.publishing import Imported
-
-
-def _quiet(_events: int) -> None:
-    pass
 
 
 class JournalTransfer:
@@ -39,11 +36,11 @@ class JournalTransfer:
         from .transfer.source import Source
 
         ids = [check_identifier(run_id, "run id")]
-        (unit,) = Source(self._store, self._codec, _quiet).units(ids)
+        (unit,) = Source(self._store, self._codec, quiet).units(ids)
         return run_document(unit)
 
     def export(
-        self, run_ids: Iterable[str] | None = None, progress: Callable[[int], object] = _quiet
+        self, run_ids: Iterable[str] | None = None, progress: Callable[[int], object] = quiet
     ) -> Iterator[bytes]:
         """The lines of an export of these runs with their deliveries, or of the whole journal.
 
@@ -62,7 +59,7 @@ class JournalTransfer:
         self,
         path: str | Path,
         run_ids: Iterable[str] | None = None,
-        progress: Callable[[int], object] = _quiet,
+        progress: Callable[[int], object] = quiet,
     ) -> Exported:
         """Write `export` to a new file, which appears when it is complete.
 
@@ -80,7 +77,7 @@ class JournalTransfer:
         self,
         path: str | Path,
         send_deliveries: bool = False,
-        progress: Callable[[int], object] = _quiet,
+        progress: Callable[[int], object] = quiet,
     ) -> Imported:
         """Write what an export holds into this journal, as it is; what is there already stays.
 
@@ -105,7 +102,7 @@ class JournalTransfer:
         self,
         target: Journal,
         send_deliveries: bool = False,
-        progress: Callable[[int], object] = _quiet,
+        progress: Callable[[int], object] = quiet,
     ) -> Imported:
         """Write everything that is in this journal into another one, as by export and import.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, overload
 from ..projections.projector import Projector
 from ..projections.rebuild import Repaired
 from ..projections.streams import Finding
+from ..projections.verify import quiet
 from .audit import AuditLog
 from .checking import Verification, anchor_lines, rebuild_table, verify_journal
 from .projecting.face import JournalProjections
@@ -18,15 +19,11 @@ if TYPE_CHECKING:
     from .stopping import Interrupt
 
 
-def _quiet(_events: int) -> None:
-    pass
-
-
 class JournalUpkeep(JournalProjections):
     """verify, anchor, acknowledge, rebuild."""
 
     def verify(
-        self, anchor: str | Path | None = None, progress: Callable[[int], None] = _quiet
+        self, anchor: str | Path | None = None, progress: Callable[[int], None] = quiet
     ) -> Verification:
         """Check every stream's hash chain and versions, every record, and the outbox.
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 
 class DeliveryError(Exception):
@@ -39,6 +39,10 @@ class DeliveryRefused(DeliveryError):  # noqa: N818
 
 class DeliveryAmbiguous(DeliveryError):  # noqa: N818
     """Sent, and no answer came: it may have been received."""
+
+
+#: Stands for every delivery_ref that has no gateway of its own.
+ANY_REF: Final = "*"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,12 @@ from .streams import Anchor, Finding, Stream, is_delivery, is_run, read_on, walk
 
 #: Called with how many events have been read since the last call.
 Progress = Callable[[int], None]
+
+
+def quiet(_events: int) -> None:
+    """A Progress that tells nobody."""
+
+
 #: How often a stream that moves on meanwhile is read on before its row is compared.
 TRIES = 10
 #: Rows read at once where rows have no events.

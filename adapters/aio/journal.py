@@ -20,6 +20,7 @@ from ...projections.ports import ProjectionState
 from ...projections.projector import Projector
 from ...projections.rebuild import Repaired
 from ...projections.streams import Finding
+from ...projections.verify import quiet
 from ..checking import Verification
 from ..clocks import ticks
 from ..journal import Journal
@@ -46,10 +47,6 @@ LOOK_ONLY = 1e-9
 
 
 class _Left(Exception):  # noqa: N818 - nobody waits for the result any more
-    pass
-
-
-def _quiet(_events: int) -> None:
     pass
 
 
@@ -165,7 +162,7 @@ class AsyncJournal(AsyncJournalReadings):
 
     @like(Journal.verify)
     async def verify(
-        self, anchor: str | Path | None = None, progress: Callable[[int], None] = _quiet
+        self, anchor: str | Path | None = None, progress: Callable[[int], None] = quiet
     ) -> Verification:
         return await self._threads.long(
             lambda stop: self._journal.verify(anchor, _until(stop, progress))
@@ -215,7 +212,7 @@ class AsyncJournal(AsyncJournalReadings):
 
     @like(Journal.export)
     def export(
-        self, run_ids: Iterable[str] | None = None, progress: Callable[[int], object] = _quiet
+        self, run_ids: Iterable[str] | None = None, progress: Callable[[int], object] = quiet
     ) -> AsyncPages[bytes]:
         return AsyncPages(self._threads, lambda: self._journal.export(run_ids, progress))
 
@@ -224,7 +221,7 @@ class AsyncJournal(AsyncJournalReadings):
         self,
         path: str | Path,
         run_ids: Iterable[str] | None = None,
-        progress: Callable[[int], object] = _quiet,
+        progress: Callable[[int], object] = quiet,
     ) -> Exported:
         return await self._threads.long(
             lambda stop: self._journal.export_to(path, run_ids, _until(stop, progress))
@@ -235,7 +232,7 @@ class AsyncJournal(AsyncJournalReadings):
         self,
         path: str | Path,
         send_deliveries: bool = False,
-        progress: Callable[[int], object] = _quiet,
+        progress: Callable[[int], object] = quiet,
     ) -> Imported:
         return await self._threads.long(
             lambda stop: self._journal.import_from(path, send_deliveries, _until(stop, progress))

@@ -23,6 +23,12 @@ RunId = Annotated[str, typer.Argument(metavar="RUN_ID", help="The run's id.")]
 Actor = Annotated[
     str | None, typer.Option(metavar="NAME", help="Who asks for it; kept in the event.")
 ]
+Owner = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="A name that no other live process has; made up if not given."
+    ),
+]
 CommandId = Annotated[
     str | None,
     typer.Option(metavar="ID", help="Repeating a command under the same id has no second effect."),

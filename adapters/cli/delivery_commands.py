@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from .context import Actor, opened, options
+from .context import Actor, Owner, opened, options
 
 if TYPE_CHECKING:
     from ...domain.delivery import DeliveryRecord
@@ -143,12 +143,7 @@ def serve(
         bool,
         typer.Option("--leave-others", help="Leave refs alone that the file has no gateway for."),
     ] = False,
-    owner: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="A name that no other live process has; made up if not given."
-        ),
-    ] = None,
+    owner: Owner = None,
 ) -> None:
     """Send what is due, until SIGTERM or Ctrl-C. Any number of these may run at once."""
     from ..delivery_policy import DeliveryPolicy

@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperCommand
 
 from ..masking import mask
-from .context import DEFAULT_DB, Options, RunId, opened, options, read_json
+from .context import DEFAULT_DB, Options, Owner, RunId, opened, options, read_json
 from .exits import (
     GIVEN_UP,
     HUNG_UP,
@@ -81,12 +81,7 @@ def exec_(
     max_attempts: Annotated[
         int, typer.Option(metavar="N", min=1, help="How often it may fail before the run failed.")
     ] = 1,
-    owner: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="A name that no other live process has; made up if not given."
-        ),
-    ] = None,
+    owner: Owner = None,
     wait: Annotated[
         float | None,
         typer.Option(

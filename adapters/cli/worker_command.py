@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from ..masking import mask
-from .context import opened, options
+from .context import Owner, opened, options
 from .delivery_commands import service_on
 from .exits import LEFT_BEHIND, one_line
 
@@ -75,12 +75,7 @@ def worker(
     poll: Annotated[
         float, typer.Option(metavar="SECONDS", help="The longest wait between two looks.")
     ] = 1.0,
-    owner: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="A name that no other live process has; made up if not given."
-        ),
-    ] = None,
+    owner: Owner = None,
 ) -> None:
     """Take due runs, up to --concurrency at a time, and run the handler on each.
 

@@ -25,13 +25,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ...domain.checks import check_delivery_ref, readable, refuse, shown
 from ...domain.credentials import looks_like_credentials
 from ...domain.errors import RunStoreError
-from ...domain.gateway import DeliveryGateway
+from ...domain.gateway import ANY_REF, DeliveryGateway
 from ..loading import load_function
 from .function import CallableGateway
 from .json_lines import JsonLinesGateway
-
-#: The name of the gateway that serves each delivery_ref without one of its own.
-EVERY_OTHER: Final = "*"
 
 Text = Annotated[str, Field(min_length=1)]
 Texts = Text | Annotated[list[Text], Field(min_length=1)]
@@ -150,7 +147,7 @@ def _build(source: Mapping[Any, Any], where: str, folder: Path) -> dict[str, Del
     built = {}
     for name, table in tables.items():
         with _named(f"{where}: the name of a gateway"):
-            ref = name if name == EVERY_OTHER else check_delivery_ref(name)
+            ref = name if name == ANY_REF else check_delivery_ref(name)
         with _named(f"{where}: gateway {shown(ref)}"):
             built[ref] = _table(table).gateway(folder)
     return built
