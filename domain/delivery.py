@@ -12,12 +12,13 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import ClassVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict
+from pydantic import AwareDatetime, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from .chain import fingerprint
 from .events import Event, RunEvent
 from .record import RunRecord
+from .trusted import TrustedModel
 
 DELIVERY_STREAM = "delivery/"
 
@@ -91,7 +92,7 @@ DELIVERY_EVENTS: tuple[type[DeliveryEvent], ...] = (
 )
 
 
-class Sending(BaseModel):
+class Sending(TrustedModel):
     """An attempt that is under way: whose it is, and until when nobody else may try."""
 
     model_config = ConfigDict(
@@ -103,7 +104,7 @@ class Sending(BaseModel):
     expires_at: AwareDatetime
 
 
-class DeliveryRecord(BaseModel):
+class DeliveryRecord(TrustedModel):
     """A row of the delivery outbox: a projection of the delivery's stream.
 
     attempts         how often it was tried
@@ -142,6 +143,15 @@ class DeliveryRecord(BaseModel):
         return self.status is DeliveryStatus.UNKNOWN and self.next_attempt_at is None
 
 
+# What is made of a validated event is valid.
+_SENDING_FIELDS = set(Sending.model_fields)
+_DEFAULTS = {
+    name: field.get_default()
+    for name, field in DeliveryRecord.model_fields.items()
+    if not field.is_required()
+}
+
+
 def delivery_stream(invocation_id: str) -> str:
     """The name of a delivery's stream."""
     return DELIVERY_STREAM + invocation_id
@@ -177,20 +187,8 @@ def request_delivery(record: RunRecord, terminal: RunEvent) -> DeliveryRequested
 
 def evolve_delivery(record: DeliveryRecord | None, event: Event, head: str) -> DeliveryRecord:
     """The outbox row after `event`, whose hash is `head`."""
-    if isinstance(event, DeliveryRequested) and record is None:
-        return DeliveryRecord(
-            invocation_id=event.invocation_id,
-            run_id=event.run_id,
-            kind=event.kind,
-            delivery_ref=event.delivery_ref,
-            terminal_version=event.terminal_version,
-            terminal_hash=event.terminal_hash,
-            version=event.originator_version,
-            next_attempt_at=event.timestamp,
-            created_at=event.timestamp,
-            updated_at=event.timestamp,
-            head=head,
-        )
+    if record is None and type(event) is DeliveryRequested:
+        return _requested(event, head)
     if record is None:
         raise ValueError(f"no meaning for {event.topic} at version {event.originator_version}")
     changes: dict[str, object] = {
@@ -202,8 +200,13 @@ def evolve_delivery(record: DeliveryRecord | None, event: Event, head: str) -> D
         by_itself = record.attempts > 0 and record.next_attempt_at is not None
         changes |= {
             "attempts": event.attempt,
-            "sending": Sending(
-                owner=event.owner, started_at=event.timestamp, expires_at=event.expires_at
+            "sending": Sending.trusted(
+                {
+                    "owner": event.owner,
+                    "started_at": event.timestamp,
+                    "expires_at": event.expires_at,
+                },
+                _SENDING_FIELDS,
             ),
             "trying_since": record.trying_since if by_itself else event.timestamp,
             "next_attempt_at": event.expires_at,
@@ -224,4 +227,21 @@ def evolve_delivery(record: DeliveryRecord | None, event: Event, head: str) -> D
             "error": event.error,
             "definite": event.definite,
         }
-    return record.model_copy(update=changes)
+    return DeliveryRecord.trusted(record.__dict__ | changes, record.__pydantic_fields_set__)
+
+
+def _requested(event: DeliveryRequested, head: str) -> DeliveryRecord:
+    fields = {
+        "invocation_id": event.invocation_id,
+        "run_id": event.run_id,
+        "kind": event.kind,
+        "delivery_ref": event.delivery_ref,
+        "terminal_version": event.terminal_version,
+        "terminal_hash": event.terminal_hash,
+        "version": event.originator_version,
+        "next_attempt_at": event.timestamp,
+        "created_at": event.timestamp,
+        "updated_at": event.timestamp,
+        "head": head,
+    }
+    return DeliveryRecord.trusted(_DEFAULTS | fields, set(fields))

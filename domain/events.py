@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NamedTuple
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, ConfigDict, Field
 
 from .frozen import FrozenDict, FrozenTexts
 from .trusted import TrustedModel
@@ -64,7 +64,7 @@ class Event(TrustedModel):
     hash: str = ""
 
 
-class TookOver(BaseModel):
+class TookOver(TrustedModel):
     """Whose lease a grant ended: the abandoned one's owner and fencing token."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -73,7 +73,7 @@ class TookOver(BaseModel):
     fencing_token: int
 
 
-class Outcome(BaseModel):
+class Outcome(TrustedModel):
     """How a run ended: a code for programs, a message for people (seed 003)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

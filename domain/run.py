@@ -57,30 +57,23 @@ def _changes(record: RunRecord, event: Event, head: str) -> dict[str, Any]:
     return changes
 
 
-class Fold:
-    """A fold that goes on: `record` is the record after the events taken so far.
+def advance(record: RunRecord | None, event: Event, head: str) -> RunRecord:
+    """`evolve` for a fold that owns its record: the one it is given is changed, and is the answer.
 
-    The record is this fold's own, and the next event changes it: a new one for each of a million
-    events would cost more than everything else about them.
+    A new record for each of a million events would cost more than everything else about them.
     """
-
-    def __init__(self, record: RunRecord | None = None) -> None:
-        self.record = None if record is None else record.changed({})
-
-    def take(self, event: Event, head: str) -> None:
-        """Go on with an event, whose hash is `head`."""
-        if self.record is None:
-            self.record = _created(event, head)
-        else:
-            self.record.__dict__.update(_changes(self.record, event, head))
+    if record is None:
+        return _created(event, head)
+    record.__dict__.update(_changes(record, event, head))
+    return record
 
 
 def fold(record: RunRecord | None, events: Iterable[Event]) -> RunRecord | None:
     """The record after all `events`, which carry their hashes as they do when read from a store."""
-    folding = Fold(record)
+    own = None if record is None else record.changed({})
     for event in events:
-        folding.take(event, event.hash)
-    return folding.record
+        own = advance(own, event, event.hash)
+    return own
 
 
 def _remember(commands: tuple[AppliedCommand, ...], event: Event) -> tuple[AppliedCommand, ...]:

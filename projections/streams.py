@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from ..domain.chain import GENESIS, chain_hash, fingerprint
 from ..domain.delivery import DELIVERY_STREAM, DeliveryEvent, DeliveryRecord, evolve_delivery
@@ -12,7 +11,7 @@ from ..domain.errors import RunStoreError
 from ..domain.events import RUN_STREAM, Event, RunEvent
 from ..domain.ports import JournalStore, PayloadCodec, StoredEvent
 from ..domain.record import RunRecord
-from ..domain.run import Fold
+from ..domain.run import advance
 
 #: Events read at once.
 PAGE = 2000
@@ -81,7 +80,19 @@ class Anchor(Protocol):
         ...
 
 
-@dataclass(slots=True)
+#: The record after an event, whose hash is the last argument; the one before it may be changed.
+_Evolve = Callable[[Any, Event, str], Any]
+
+
+def _evolve_of(name: str, first: Event) -> _Evolve:
+    """What folds this stream, by its name, or by its first event where the name says nothing."""
+    if name.startswith(RUN_STREAM) or isinstance(first, RunEvent):
+        return advance
+    if name.startswith(DELIVERY_STREAM) or isinstance(first, DeliveryEvent):
+        return evolve_delivery
+    return lambda record, _event, _head: record
+
+
 class Stream:
     """One stream, as far as it was read.
 
@@ -91,14 +102,19 @@ class Stream:
     anchored  what it must have been at some version
     """
 
-    name: str
-    version: int = 0
-    head: str = GENESIS
-    record: RunRecord | DeliveryRecord | None = None
-    findings: list[Finding] = field(default_factory=list)
-    unreadable: bool = False
-    anchored: Anchored | None = None
-    _run: Fold = field(default_factory=Fold)
+    __slots__ = (
+        "_evolve", "anchored", "findings", "head", "name", "record", "unreadable", "version",
+    )  # fmt: skip
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.version = 0
+        self.head = GENESIS
+        self.record: RunRecord | DeliveryRecord | None = None
+        self.findings: list[Finding] = []
+        self.unreadable = False
+        self.anchored: Anchored | None = None
+        self._evolve: _Evolve | None = None
 
     @property
     def key(self) -> str:
@@ -115,42 +131,41 @@ class Stream:
         """
         version = stored.version
         if version != self.version + 1:
-            missing = f"{self.version + 1}" + (
-                f" to {version - 1}" if version - 1 > self.version + 1 else ""
-            )
-            self.found("gap", version, f"version {missing} of {self.name} is missing", self.head)
+            self._miss(version)
         self.version = version
+        head = self.head
         try:
-            event = codec.open_linked(stored, self.head)
+            event = codec.open_linked(stored, head)
         except RunStoreError as e:
-            self._give_up(stored, e.message)
+            self._give_up(stored, e.message, chain_hash(head, *stored))
             return None
-        if event.prev_hash != self.head:
+        if event.prev_hash != head:
             self.found(
                 "chain",
                 version,
                 f"event {version} of {self.name} does not follow from what is before it",
-                f"{self.head} {event.prev_hash}",
+                f"{head} {event.prev_hash}",
             )
         self.head = event.hash
-        self._compare_with_anchor()
+        if self.anchored is not None:
+            self._compare_with_anchor()
         if not self.unreadable:
-            self._fold(event, stored)
+            if self._evolve is None:
+                self._evolve = _evolve_of(self.name, event)
+            try:
+                self.record = self._evolve(self.record, event, event.hash)
+            except Exception as e:  # noqa: BLE001 - a first event that is none, or one of elsewhere
+                message = f"event {version} of {self.name} has no meaning: {e}"
+                self._give_up(stored, message, event.hash)
         return event
 
-    def _fold(self, event: Event, stored: StoredEvent) -> None:
-        record = self.record
-        try:
-            if isinstance(event, RunEvent) and not isinstance(record, DeliveryRecord):
-                self._run.take(event, event.hash)
-                self.record = self._run.record
-            elif isinstance(event, DeliveryEvent) and not isinstance(record, RunRecord):
-                self.record = evolve_delivery(record, event, event.hash)
-        except Exception as e:  # noqa: BLE001 - a first event that is none, or a host's own event
-            self._give_up(stored, f"event {stored.version} of {self.name} has no meaning: {e}")
+    def _miss(self, version: int) -> None:
+        missing = f"{self.version + 1}" + (
+            f" to {version - 1}" if version - 1 > self.version + 1 else ""
+        )
+        self.found("gap", version, f"version {missing} of {self.name} is missing", self.head)
 
-    def _give_up(self, stored: StoredEvent, message: str) -> None:
-        hash_here = chain_hash(self.head, *stored)
+    def _give_up(self, stored: StoredEvent, message: str, hash_here: str) -> None:
         self.found("unreadable", stored.version, message, hash_here)
         self.record, self.unreadable = None, True
         self.head = hash_here

@@ -93,7 +93,8 @@ def test_revived_events_are_what_validation_would_make_of_them(journal: Journal)
         {"unknown": 1},
         {"timestamp": "yesterday"},
         {"timestamp": None},
-        {"outcome": {"code": 1}},
+        {"outcome": {"code": "ok"}},
+        {"outcome": "ok"},
     ],
     ids=str,
 )
@@ -102,7 +103,7 @@ def test_what_does_not_fit_is_not_revived(change: dict[str, Any]) -> None:
     fields = {
         "schema_version": 1,
         "timestamp": "2026-01-01T00:00:00+00:00",
-        "outcome": {"code": "ok"},
+        "outcome": {"code": "ok", "message": None},
         "fencing_token": 1,
     }
     assert registry.revive("run/r", 1, "run.failed", dict(fields)) is not None
