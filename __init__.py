@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .adapters.handling import RunInterrupted, StopSignal, WorkerContext
     from .adapters.journal import Journal
     from .adapters.opening import open_journal
+    from .adapters.part_processes import PartProcesses
     from .adapters.projecting.runner import ProjectionRunner
     from .adapters.retrying import RetryPolicy
     from .adapters.slots import WorkerResult
@@ -86,6 +87,7 @@ _HOME = {
     "Journal": "adapters.journal",
     "JsonLinesGateway": "adapters.gateways.json_lines",
     "Lease": "domain.record",
+    "PartProcesses": "adapters.part_processes",
     "ProjectionRunner": "adapters.projecting.runner",
     "ProjectionState": "projections.ports",
     "Projector": "projections.projector",
@@ -140,6 +142,7 @@ __all__ = [
     "Journal",
     "JsonLinesGateway",
     "Lease",
+    "PartProcesses",
     "ProjectionRunner",
     "ProjectionState",
     "Projector",

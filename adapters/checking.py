@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..domain.audit import BreakAcknowledged
 from ..domain.checks import refuse
-from ..domain.history_store import TABLES, Table
+from ..domain.history_store import TABLES, ExclusiveHold, Table
 from ..projections.anchor import AnchorFile, read_anchor, write_anchor
-from ..projections.rebuild import Repaired, rebuild
-from ..projections.streams import Finding
+from ..projections.rebuild import EVERY, FINDINGS_KEPT, Repaired, rebuild
+from ..projections.streams import WHOLE, Finding, Part
 from ..projections.verify import Progress, verify
 from .audit import AuditLog
 from .codec import OrjsonCodec
 from .projecting.rebuilding import RebuildProgress
 
 if TYPE_CHECKING:
+    from .part_processes import PartProcesses
     from .stopping import Interrupt
 
 
@@ -37,7 +38,11 @@ class Verification:
 
 
 def verify_journal(
-    store: Any, codec: OrjsonCodec, anchor: Path | None, progress: Progress
+    store: Any,
+    codec: OrjsonCodec,
+    anchor: Path | None,
+    progress: Progress,
+    processes: PartProcesses | None,
 ) -> Verification:
     """Check all of it; see projections.verify. Raises RUN_VALIDATION_ERROR / anchor."""
     done = Verification()
@@ -47,21 +52,48 @@ def verify_journal(
         done.events += events
         progress(events)
 
-    with _opened(anchor) as expected:
-        for finding in verify(store, codec, count, expected):
-            acknowledgement = known.get(finding.fingerprint)
-            if acknowledgement is None:
-                done.findings.append(finding)
-            else:
-                done.acknowledged.append((finding, acknowledgement))
+    for finding in (
+        found_in(store, codec, anchor, count)
+        if processes is None
+        else _found_by(processes, store, anchor, count)
+    ):
+        acknowledgement = known.get(finding.fingerprint)
+        if acknowledgement is None:
+            done.findings.append(finding)
+        else:
+            done.acknowledged.append((finding, acknowledgement))
     return done
+
+
+def found_in(
+    store: Any, codec: OrjsonCodec, anchor: Path | None, progress: Progress, part: Part = WHOLE
+) -> Iterator[Finding]:
+    """What is wrong in a part of the journal, acknowledged or not."""
+    with _opened(anchor, part) as expected:
+        yield from verify(store, codec, progress, expected, part)
+
+
+def _found_by(
+    processes: PartProcesses, store: Any, anchor: Path | None, progress: Progress
+) -> Iterator[Finding]:
+    with _opened(anchor, WHOLE):  # is it whole? Then no child has to ask
+        pass
+    work = ["verify"] if anchor is None else ["verify", "--anchor", str(anchor)]
+    found: list[tuple[int, Finding]] = []
+    parts = processes.divided(store, WHOLE)
+    for at, message in processes.run(work, parts, lambda: False):
+        progress(message.get("events", 0))
+        if "finding" in message:
+            found.append((at, Finding(*message["finding"])))
+    yield from (finding for _, finding in sorted(found, key=lambda f: f[0]))
 
 
 class _opened:  # noqa: N801 - used as a context manager only
     """The anchor of a file: read once to see that it is whole, then again beside the journal."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, part: Part) -> None:
         self._path = path
+        self._part = part
         self._file: Any = None
 
     def __enter__(self) -> AnchorFile | None:
@@ -75,7 +107,12 @@ class _opened:  # noqa: N801 - used as a context manager only
             self._file = self._path.open(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as e:
             raise refuse("anchor", f"{name} cannot be read: {e}") from e
-        return AnchorFile(read_anchor(self._file, name))
+        after, upto = self._part
+        return AnchorFile(
+            anchored
+            for anchored in read_anchor(self._file, name)
+            if anchored.stream > after and (upto is None or anchored.stream <= upto)
+        )
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
@@ -93,6 +130,7 @@ def rebuild_table(
     name: str,
     progress: Callable[[RebuildProgress], object] | None,
     interrupt: Interrupt | None,
+    processes: PartProcesses | None,
 ) -> Repaired:
     """Rebuild one of the tables that are written together with the events.
 
@@ -107,10 +145,51 @@ def rebuild_table(
     def count(events: int) -> None:
         nonlocal read
         read += events
-        if progress is not None:
+        if progress is not None and events:
             progress(RebuildProgress(read, head, events))
 
+    def stopped() -> bool:
+        return interrupt is not None and interrupt.is_set()
+
     with store.exclusive(f"rebuild_{table}") as hold:
-        return rebuild(
-            store, codec, table, hold, count, lambda: interrupt is not None and interrupt.is_set()
-        )
+        if processes is None:
+            return rebuild(store, codec, table, hold, count, stopped)
+        return _rebuilt_by(processes, store, table, hold, count, stopped)
+
+
+class _HeldElsewhere:
+    """The hold of the process that divided the work: a pipe to it ends with it."""
+
+    def check(self) -> None:
+        pass
+
+
+def rebuilt_in(
+    store: Any, codec: OrjsonCodec, table: Table, progress: Progress, part: Part
+) -> Repaired:
+    """Put right the rows of a part of a table, for a process that holds the rebuild."""
+    return rebuild(store, codec, table, _HeldElsewhere(), progress, lambda: False, part)
+
+
+def _rebuilt_by(
+    processes: PartProcesses,
+    store: Any,
+    table: Table,
+    hold: ExclusiveHold,
+    progress: Progress,
+    stopped: Callable[[], bool],
+) -> Repaired:
+    store.recreate(table)
+    done = Repaired(0, 0, ())
+    findings: list[tuple[int, Finding]] = []
+    parts = processes.divided(store, EVERY[table])
+    for at, message in processes.run(["rebuild", table], parts, stopped):
+        hold.check()
+        progress(message.get("events", 0))
+        if "finding" in message:
+            findings.append((at, Finding(*message["finding"])))
+        if "done" in message:
+            last = message["done"]
+            done = Repaired(done.streams + last["streams"], done.repaired + last["repaired"], ())
+    in_order = [finding for _, finding in sorted(findings, key=lambda f: f[0])]
+    return done._replace(findings=tuple(in_order[:FINDINGS_KEPT]))

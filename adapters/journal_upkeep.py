@@ -16,6 +16,7 @@ from .projecting.face import JournalProjections
 from .projecting.rebuilding import RebuildProgress, Rebuilt, rebuild_projection
 
 if TYPE_CHECKING:
+    from .part_processes import PartProcesses
     from .stopping import Interrupt
 
 
@@ -23,18 +24,21 @@ class JournalUpkeep(JournalProjections):
     """verify, anchor, acknowledge, rebuild."""
 
     def verify(
-        self, anchor: str | Path | None = None, progress: Callable[[int], None] = quiet
+        self,
+        anchor: str | Path | None = None,
+        progress: Callable[[int], None] = quiet,
+        processes: PartProcesses | None = None,
     ) -> Verification:
         """Check every stream's hash chain and versions, every record, and the outbox.
 
-        anchor    a file that `anchor` wrote: then a cut tail and a removed run are found as well
-        progress  called with how many events were read since the last call
+        anchor     a file that `anchor` wrote: then a cut tail and a removed run are found as well
+        progress   called with how many events were read since the last call
+        processes  read parts of the journal beside one another; None: this process reads it
 
         Goes beside writers, in bounded memory. Raises RUN_VALIDATION_ERROR / anchor.
         """
-        return verify_journal(
-            self._store, self._codec, None if anchor is None else Path(anchor), progress
-        )
+        path = None if anchor is None else Path(anchor)
+        return verify_journal(self._store, self._codec, path, progress, processes)
 
     def anchor(self) -> Iterator[str]:
         """The lines of an anchor: the version and the head hash of every stream, and a digest.
@@ -56,6 +60,7 @@ class JournalUpkeep(JournalProjections):
         projection: str,
         progress: Callable[[RebuildProgress], object] | None = None,
         interrupt: Interrupt | None = None,
+        processes: PartProcesses | None = None,
     ) -> Repaired: ...
 
     @overload
@@ -71,6 +76,7 @@ class JournalUpkeep(JournalProjections):
         projection: str | Projector,
         progress: Callable[[RebuildProgress], object] | None = None,
         interrupt: Interrupt | None = None,
+        processes: PartProcesses | None = None,
     ) -> Repaired | Rebuilt:
         """Make a projection anew from the events, while writers and readers go on.
 
@@ -80,10 +86,11 @@ class JournalUpkeep(JournalProjections):
                     old ones, which serve until then
         progress    called after each page
         interrupt   once it is set, the rebuild stops; a table keeps what is right already
+        processes   put parts of a table right beside one another; None: this process does it
 
         Raises RUN_CONFLICT: already_running while another rebuild, or the projection's runner, is
         at work; not_projected at an event that your projector cannot project.
         """
         if not isinstance(projection, str):
             return rebuild_projection(self._store, self._codec, projection, progress, interrupt)
-        return rebuild_table(self._store, self._codec, projection, progress, interrupt)
+        return rebuild_table(self._store, self._codec, projection, progress, interrupt, processes)

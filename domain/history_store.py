@@ -84,6 +84,14 @@ class HistoryStore(Protocol):
         """
         ...
 
+    def divide(self, events: int) -> list[str]:
+        """The streams that stand at about every so-many-th event, in order, each once.
+
+        Between two of them are about so many events: parts that can be read beside one another.
+        What is written meanwhile may move them.
+        """
+        ...
+
     def images(
         self, table: Table, after: str, upto: str | None, limit: int
     ) -> list[tuple[str, Image]]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..domain.history_store import ExclusiveHold, Image, Repair, Table
 from ..domain.ports import JournalStore, PayloadCodec
-from .streams import Finding, Stream, is_delivery, is_run, read_on, walk
+from .streams import Finding, Part, Stream, is_delivery, is_run, read_on, walk
 
 #: Rows put right in one transaction: few enough that nobody waits for it.
 BATCH = 200
@@ -28,6 +28,11 @@ class Repaired(NamedTuple):
     findings: tuple[Finding, ...]
 
 
+#: The streams of each table, and what little may stand between them: 0 is next after the slash.
+EVERY: dict[Table, Part] = {
+    "run_records": Part("run/", "run0"),
+    "delivery_outbox": Part("delivery/", "delivery0"),
+}
 #: Findings kept; beyond these only `verify` names them all.
 FINDINGS_KEPT = 1000
 
@@ -39,12 +44,14 @@ def rebuild(
     hold: ExclusiveHold,
     progress: Callable[[int], None],
     stopped: Callable[[], bool],
+    part: Part | None = None,
 ) -> Repaired:
     """Fold every stream of one table and put its row right where it differs.
 
     hold      being the only one who rebuilds it
     progress  called with how many events have been read since the last call
     stopped   asked between pages; once it says so, what is not yet put right stays as it is
+    part      only these streams; None: all of the table, which is made first if it is gone
 
     A row is written under its own version, and a deadline is left alone, so writers and readers go
     on. What cannot be the work of this code is reported and never overwritten: a head that is not
@@ -53,8 +60,10 @@ def rebuild(
     belongs = is_run if table == "run_records" else is_delivery
     streams = repaired = 0
     findings: list[Finding] = []
-    store.recreate(table)
-    for done, count in walk(store, codec):
+    if part is None:
+        store.recreate(table)
+        part = EVERY[table]
+    for done, count in walk(store, codec, None, part):
         progress(count)
         if stopped():
             break

@@ -15,6 +15,32 @@ from ..domain.run import advance
 
 #: Events read at once.
 PAGE = 2000
+#: After every version of a stream.
+_PAST = 2**63 - 1
+
+
+class Part(NamedTuple):
+    """The streams behind one name, up to and with another; None: to the end.
+
+    Streams are in the order of their UTF-8 bytes, which is Python's order of texts as well.
+    """
+
+    after: str = ""
+    upto: str | None = None
+
+    def keys(self, prefix: str) -> tuple[str, str | None] | None:
+        """The same of the keys of the streams that begin so; None if there can be none."""
+        if self.upto is not None and self.upto <= prefix:
+            return None
+        if self.after > prefix and not self.after.startswith(prefix):
+            return None
+        after = self.after.removeprefix(prefix) if self.after > prefix else ""
+        if self.upto is None or not self.upto.startswith(prefix):
+            return after, None
+        return after, self.upto.removeprefix(prefix)
+
+
+WHOLE = Part()
 
 #: What is wrong, by name.
 #:
@@ -195,17 +221,19 @@ class Stream:
 
 
 def walk(
-    store: JournalStore, codec: PayloadCodec, anchor: Anchor | None = None
+    store: JournalStore,
+    codec: PayloadCodec,
+    anchor: Anchor | None = None,
+    part: Part = WHOLE,
 ) -> Iterator[tuple[list[Stream], int]]:
     """Streams in order as they are completed, a page of events at a time; with its events' number.
 
     Each page is a short transaction, so writers go on; a stream that grows meanwhile is read to
-    where it was then. With an anchor, what was anchored and is gone comes as a stream without
-    events, with a finding.
+    where it was then. With an anchor (of this part), what was anchored and is gone comes as a
+    stream without events, with a finding.
     """
     current: Stream | None = None
-    after = ("", 0)
-    while page := store.walk(after, PAGE):
+    for page in _pages(store, part):
         done: list[Stream] = []
         for stored in page:
             if current is None or current.name != stored.stream:
@@ -216,12 +244,21 @@ def walk(
                     missing, current.anchored = anchor.expected(current.name)
                     done += [_missing(a) for a in missing]
             current.take(stored, codec)
-        after = page[-1].stream, page[-1].version
         yield done, len(page)
     rest = [] if current is None else [current.ended()]
     if anchor is not None:
         rest += [_missing(a) for a in anchor.rest()]
     yield rest, 0
+
+
+def _pages(store: JournalStore, part: Part) -> Iterator[Sequence[StoredEvent]]:
+    after = (part.after, _PAST)
+    while page := store.walk(after, PAGE):
+        if part.upto is not None and page[-1].stream > part.upto:
+            yield [stored for stored in page if stored.stream <= part.upto]
+            return
+        yield page
+        after = page[-1].stream, page[-1].version
 
 
 def _missing(anchored: Anchored) -> Stream:

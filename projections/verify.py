@@ -16,7 +16,7 @@ from ..domain.history_store import Image, Table
 from ..domain.ports import JournalStore, PayloadCodec
 from ..domain.record import RunRecord
 from ..domain.status import RunLifecycleStatus, is_terminal_run_status
-from .streams import Anchor, Finding, Stream, is_delivery, is_run, read_on, walk
+from .streams import WHOLE, Anchor, Finding, Part, Stream, is_delivery, is_run, read_on, walk
 
 #: Called with how many events have been read since the last call.
 Progress = Callable[[int], None]
@@ -47,20 +47,27 @@ class Checker:
     """Walks a journal and compares every stream with its row."""
 
     def __init__(
-        self, store: JournalStore, codec: PayloadCodec, anchor: Anchor | None = None
+        self,
+        store: JournalStore,
+        codec: PayloadCodec,
+        anchor: Anchor | None = None,
+        part: Part = WHOLE,
     ) -> None:
         self._store = store
         self._codec = codec
         self._anchor = anchor
-        self._after: dict[Table, str] = {"run_records": "", "delivery_outbox": ""}
+        self._part = part
+        keys = {table: part.keys(prefix) for table, prefix in _PREFIX.items()}
+        self._upto = {table: range_[1] for table, range_ in keys.items() if range_ is not None}
+        self._after = {table: range_[0] for table, range_ in keys.items() if range_ is not None}
 
     def compared(self, progress: Progress) -> Iterator[Compared | Stream | Finding]:
         """Each stream with its row; a stream that has no row by its nature; and orphaned rows."""
-        for streams, count in walk(self._store, self._codec, self._anchor):
+        for streams, count in walk(self._store, self._codec, self._anchor, self._part):
             progress(count)
             yield from self._page(streams)
-        for table in _PREFIX:
-            for key, image in self._rows(table, None):
+        for table, upto in self._upto.items():
+            for key, image in self._rows(table, upto):
                 yield from self._orphan(table, key, image)
 
     def _page(self, streams: Sequence[Stream]) -> Iterator[Compared | Stream | Finding]:
@@ -226,13 +233,14 @@ def verify(
     codec: PayloadCodec,
     progress: Progress,
     anchor: Anchor | None = None,
+    part: Part = WHOLE,
 ) -> Iterator[Finding]:
-    """Everything that is wrong with a journal, as it is found.
+    """Everything that is wrong with a journal, or with a part of it, as it is found.
 
     Chain, contiguity, record == fold (deadlines apart), outbox <-> terminal events. Reads pages in
     short transactions, beside writers, in bounded memory.
     """
-    checker = Checker(store, codec, anchor)
+    checker = Checker(store, codec, anchor, part)
     batch: list[Compared] = []
     for item in checker.compared(progress):
         if isinstance(item, Finding):

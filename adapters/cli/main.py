@@ -22,6 +22,7 @@ from . import (
     exec_command,
     migrate_command,
     operator_commands,
+    part_command,
     reading_commands,
     transfer_commands,
     verify_commands,
@@ -164,6 +165,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name)(_command)
+app.command("part", hidden=True)(part_command.part)
 app.add_typer(delivery_commands.deliveries, name="deliveries")
 app.add_typer(verify_commands.projections, name="projections")
 app.command("exec", cls=exec_command.ExecCommand)(exec_command.exec_)

@@ -9,6 +9,7 @@ import typer
 
 from .context import opened, options
 from .exits import INTEGRITY, one_line
+from .part_command import processes
 from .progress import progress
 
 if TYPE_CHECKING:
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
     from ..checking import Verification
 
 TableName = Annotated[str, typer.Argument(metavar="NAME", help="run_records or delivery_outbox.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Processes that read parts of the journal beside one another.",
+        show_default="one for each core; one for a small journal",
+    ),
+]
 projections = typer.Typer(help="The tables that are made from the events.")
 
 
@@ -35,6 +45,7 @@ def verify(
     reason: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Why it is known, for those who come later.")
     ] = None,
+    jobs: Jobs = None,
 ) -> None:
     """Check hash chains, versions, records and the outbox of the whole journal.
 
@@ -46,7 +57,7 @@ def verify(
         raise refuse("argument", "--acknowledge needs --actor and --reason")
     with opened(ctx) as journal:
         with progress("verifying", journal.position()) as advance:
-            done = journal.verify(anchor, advance)
+            done = journal.verify(anchor, advance, processes(ctx, journal, jobs))
         if acknowledge:
             journal.acknowledge(done.findings, str(actor), str(reason))
     _print_verification(ctx, done, acknowledged_now=acknowledge)
@@ -100,12 +111,12 @@ def status(ctx: typer.Context) -> None:
 
 
 @projections.command("verify")
-def verify_projection(ctx: typer.Context, name: TableName) -> None:
+def verify_projection(ctx: typer.Context, name: TableName, jobs: Jobs = None) -> None:
     """Fold every stream and name each row that differs; exits with 6 if one does."""
     with opened(ctx) as journal:
         _check_name(name)
         with progress("verifying", journal.position()) as advance:
-            done = journal.verify(None, advance)
+            done = journal.verify(None, advance, processes(ctx, journal, jobs))
     prefix = "run/" if name == "run_records" else "delivery/"
     done.findings = [
         f
@@ -118,7 +129,7 @@ def verify_projection(ctx: typer.Context, name: TableName) -> None:
 
 
 @projections.command("rebuild")
-def rebuild(ctx: typer.Context, name: TableName) -> None:
+def rebuild(ctx: typer.Context, name: TableName, jobs: Jobs = None) -> None:
     """Make a table anew from the events, in place; nothing is sent, and work goes on.
 
     Ctrl-C ends it between two pages. Exits with 6 when rows had to be left as they are.
@@ -128,7 +139,9 @@ def rebuild(ctx: typer.Context, name: TableName) -> None:
 
     with opened(ctx) as journal, stopped_by_signals() as stop:
         with progress(f"rebuilding {name}", journal.position()) as advance:
-            done = journal.rebuild(name, lambda at: advance(at.events), stop)
+            done = journal.rebuild(
+                name, lambda at: advance(at.events), stop, processes(ctx, journal, jobs)
+            )
         interrupted = stop.is_set()
     if options(ctx).as_json:
         print_json(

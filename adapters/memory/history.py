@@ -39,6 +39,12 @@ class MemoryHistory(MemoryDeliveries):
                     break
         return found[:limit]
 
+    def divide(self, events: int) -> list[str]:
+        with self._open() as tables:
+            ordered = sorted(tables.streams, key=str.encode)
+            streams = [s for s in ordered for _ in tables.streams[s]]
+        return list(dict.fromkeys(streams[events - 1 :: events]))
+
     def images(
         self, table: Table, after: str, upto: str | None, limit: int
     ) -> list[tuple[str, Image]]:

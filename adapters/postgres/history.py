@@ -34,6 +34,13 @@ class PostgresHistory(PostgresProcessRecorder):
     def walk(self, after: tuple[str, int], limit: int) -> Sequence[StoredEvent]:
         return [StoredEvent(*row) for row in self.database.read(sql.WALK, *after, limit)]
 
+    def divide(self, events: int) -> list[str]:
+        found, last = list[str](), ""
+        while rows := self.database.read(sql.STREAM_AFTER, last, events - 1):
+            ((last,),) = rows
+            found.append(last)
+        return found
+
     def images(
         self, table: Table, after: str, upto: str | None, limit: int
     ) -> list[tuple[str, Image]]:

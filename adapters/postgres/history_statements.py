@@ -13,6 +13,13 @@ WALK = statement(
     (TEXT, INT8, INT8),
     (TEXT, INT8, TEXT, BYTES),
 )
+#: Along the same key, without a look at the events where vacuum has been.
+STREAM_AFTER = statement(
+    "stream_after",
+    "SELECT stream FROM @events WHERE stream > $1 ORDER BY stream, version LIMIT 1 OFFSET $2",
+    (TEXT, INT8),
+    (TEXT,),
+)
 NAMES: dict[Table, str] = {"run_records": "runs", "delivery_outbox": "delivery_outbox"}
 _KEY: dict[Table, str] = {"run_records": "run_id", "delivery_outbox": "invocation_id"}
 #: The columns of an image, the key first.

@@ -31,6 +31,14 @@ class SQLiteHistory(SQLiteProcessRecorder):
             rows = conn.execute(sql.WALK, (*after, limit)).fetchall()
         return [StoredEvent(*row) for row in rows]
 
+    def divide(self, events: int) -> list[str]:
+        found, last = list[str](), ""
+        with self.database.reading() as conn:
+            while row := conn.execute(sql.STREAM_AFTER, (last, events - 1)).fetchone():
+                last = row[0]
+                found.append(last)
+        return found
+
     def images(
         self, table: Table, after: str, upto: str | None, limit: int
     ) -> list[tuple[str, Image]]:

@@ -13,6 +13,10 @@ WALK = (
     "SELECT stream, version, topic, state FROM events WHERE (stream, version) > (?, ?)"
     " ORDER BY stream, version LIMIT ?"
 )
+#: Along the same index, without a look at the events.
+STREAM_AFTER = (
+    "SELECT stream FROM events WHERE stream > ? ORDER BY stream, version LIMIT 1 OFFSET ?"
+)
 _RUN = (
     "run_id, version, head, status, kind, fencing_token, created_at, updated_at, checkpoint, body"
 )

@@ -49,11 +49,11 @@ def test_version(cli: Any) -> None:
 
 
 def commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every command with its name, those of a group with the group's name before theirs."""
+    """Every command that is for people, with its name, and before it its group's."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from commands(command, f"{prefix}{name} ")
-        else:
+        elif not command.hidden:
             yield prefix + name, command
 
 
