@@ -29,8 +29,8 @@ T = TypeVar("T")
 class SteppedClock:
     """A clock that moves only when it is told to."""
 
-    def __init__(self) -> None:
-        self.now = START
+    def __init__(self, start: datetime = START) -> None:
+        self.now = start
 
     def __call__(self) -> datetime:
         return self.now
