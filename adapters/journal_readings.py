@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..domain.checks import (
     check_choice,
@@ -21,7 +21,7 @@ from ..domain.delivery import (
     delivery_invocation_id,
     delivery_stream,
 )
-from ..domain.events import Event, run_stream
+from ..domain.events import CheckpointSaved, Event, RunCompleted, RunQueued, run_stream
 from ..domain.ports import Attention, RunStore
 from ..domain.record import RunRecord
 from ..domain.status import RunLifecycleStatus
@@ -81,6 +81,45 @@ class JournalReadings:
         if version is None or version > current.version:
             raise no_version(run_id, f"version {version}", current)
         return self.application.record_at(run_id, version)
+
+    def input(self, run_id: str) -> Any:
+        """The run's input. Raises RUN_NOT_FOUND / run, and RUN_INTEGRITY_ERROR as `events`."""
+        self._stored(run_id)
+        queued = self._event(run_id, 1)
+        return queued.input if isinstance(queued, RunQueued) else None
+
+    def checkpoint(self, run_id: str, version: int | None = None) -> Any:
+        """The state that was saved last, now or as of a version; None where there is none.
+
+        For onlookers: a holder has `lease.checkpoint`. Raises RUN_NOT_FOUND / run or version, and
+        RUN_INTEGRITY_ERROR as `events`.
+        """
+        record = self._stored(run_id) if version is None else self.get(run_id, version)
+        if record is None:
+            raise no_run(run_id)
+        ref = record.checkpoint_ref
+        saved = None if ref is None else self._event(run_id, ref.version)
+        return saved.state if isinstance(saved, CheckpointSaved) else None
+
+    def result(self, run_id: str) -> Any:
+        """What the run completed with; None until then, and where it ended otherwise.
+
+        Raises RUN_NOT_FOUND / run, and RUN_INTEGRITY_ERROR as `events`.
+        """
+        record = self._stored(run_id)
+        # Nothing follows an end in the run's stream.
+        end = self._event(run_id, record.version) if record.is_terminal else None
+        return end.result if isinstance(end, RunCompleted) else None
+
+    def _stored(self, run_id: str) -> RunRecord:
+        record = self._store.get(check_identifier(run_id, "run id")).record
+        if record is None:
+            raise no_run(run_id)
+        return record
+
+    def _event(self, run_id: str, version: int) -> Event | None:
+        found = self._store.read(run_stream(run_id), version - 1, 1)
+        return self._codec.open(found[0]) if found else None
 
     def runs(
         self,

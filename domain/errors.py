@@ -144,6 +144,8 @@ class RunStoreError(Exception):
         self.hint = cause.hint
         self.retryable = cause.retryable
         self.record = record
+        # The text alone leaves whoever reads a traceback without the words to look up.
+        self.add_note(f"{code} / {reason} (hint: {self.hint})")
 
     def __reduce__(self) -> tuple[object, ...]:
         # Exception's own form would call __init__ with the message alone.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...domain.delivery import DeliveryRecord, DeliveryStatus
 from ...domain.events import Event
@@ -37,6 +37,18 @@ class AsyncJournalReadings:
         self, run_id: str, version: int | None = None, as_of: datetime | None = None
     ) -> RunRecord | None:
         return await self._threads.call(self._journal.get, run_id, version, as_of)
+
+    @like(Journal.input)
+    async def input(self, run_id: str) -> Any:
+        return await self._threads.call(self._journal.input, run_id)
+
+    @like(Journal.checkpoint)
+    async def checkpoint(self, run_id: str, version: int | None = None) -> Any:
+        return await self._threads.call(self._journal.checkpoint, run_id, version)
+
+    @like(Journal.result)
+    async def result(self, run_id: str) -> Any:
+        return await self._threads.call(self._journal.result, run_id)
 
     @like(Journal.runs)
     async def runs(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -91,14 +91,17 @@ def print_records(records: Sequence[RunRecord]) -> None:
     console().print(table)
 
 
-def print_record(record: RunRecord) -> None:
-    """One row per field that says something."""
+def print_record(record: RunRecord, payloads: Mapping[str, Any] | None = None) -> None:
+    """One row per field that says something, and one per payload that there is, whole."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in _fields(record):
         if value not in (None, "", {}, ()):
             table.add_row(cell(name), cell(value, _STYLES.get(str(value), "")))
+    for name, value in (payloads or {}).items():
+        if value is not None:
+            table.add_row(cell(name), cell(json.dumps(value, ensure_ascii=False)))
     console().print(table)
 
 

@@ -47,6 +47,9 @@ def show(
     at: Annotated[
         int | None, typer.Option(metavar="VERSION", min=1, help="As it was at this version.")
     ] = None,
+    payloads: Annotated[
+        bool, typer.Option("--payloads", help="Also its input, last saved state and result.")
+    ] = False,
 ) -> None:
     """Show one run's record, as it is or as it was."""
     from ..time_travel import no_run
@@ -54,12 +57,19 @@ def show(
 
     with opened(ctx) as journal:
         record = journal.get(run_id, version=at)
-    if record is None:
-        raise no_run(run_id)
+        if record is None:
+            raise no_run(run_id)
+        held = {}
+        if payloads:
+            held = {
+                "input": journal.input(run_id),
+                "state": journal.checkpoint(run_id, record.version),
+                "result": journal.result(run_id) if record.is_terminal else None,
+            }
     if options(ctx).as_json:
-        print_json(record_json(record))
+        print_json(record_json(record) | held)
     else:
-        print_record(record)
+        print_record(record, held)
 
 
 def log(

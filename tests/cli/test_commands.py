@@ -99,6 +99,26 @@ def test_the_parser_knows_every_status() -> None:
     assert list(get_args(Status)) == [str(s) for s in RunLifecycleStatus]
 
 
+def test_show_with_payloads(cli: Any, journal: Journal) -> None:
+    journal.ledger().start("a", input={"rows": "[bold]2"})
+    with journal.ledger().acquire("a") as lease:
+        lease.save_checkpoint({"question": "Pay?\n" + 100 * "x"})
+        before = cli.json("show", "a", "--payloads")
+        lease.complete({"paid": 7})
+    assert (before["state"]["question"][:4], before["result"]) == ("Pay?", None)
+    assert "question" not in cli("show", "a")
+    text = cli("show", "a", "--payloads")
+    for line in ('{"rows": "[bold]2"}', f"Pay?\\n{100 * 'x'}", '{"paid": 7}'):
+        assert line in text
+    after = cli.json("show", "a", "--payloads")
+    assert (after["runId"], after["result"], after["input"]) == (
+        "a",
+        {"paid": 7},
+        {"rows": "[bold]2"},
+    )
+    assert cli.json("show", "a", "--payloads", "--at", "2")["state"] is None
+
+
 def test_show_now_and_then(cli: Any, journal: Journal) -> None:
     cli("start", "a", "--label", "k=v")
     with journal.ledger(owner="holder").acquire("a") as lease:
