@@ -35,6 +35,7 @@ from .threads import THREADS, Threads
 from .twins import Pending, like
 
 if TYPE_CHECKING:
+    from ..part_processes import PartProcesses
     from ..postgres.database import HostPool
     from ..stopping import Interrupt
     from ..transfer.lines import Exported
@@ -162,10 +163,13 @@ class AsyncJournal(AsyncJournalReadings):
 
     @like(Journal.verify)
     async def verify(
-        self, anchor: str | Path | None = None, progress: Callable[[int], None] = quiet
+        self,
+        anchor: str | Path | None = None,
+        progress: Callable[[int], None] = quiet,
+        processes: PartProcesses | None = None,
     ) -> Verification:
         return await self._threads.long(
-            lambda stop: self._journal.verify(anchor, _until(stop, progress))
+            lambda stop: self._journal.verify(anchor, _until(stop, progress), processes)
         )
 
     @like(Journal.anchor)
@@ -182,6 +186,7 @@ class AsyncJournal(AsyncJournalReadings):
         projection: str,
         progress: Callable[[RebuildProgress], object] | None = None,
         interrupt: Interrupt | None = None,
+        processes: PartProcesses | None = None,
     ) -> Repaired: ...
 
     @overload
@@ -198,9 +203,13 @@ class AsyncJournal(AsyncJournalReadings):
         projection: str | Projector,
         progress: Callable[[RebuildProgress], object] | None = None,
         interrupt: Interrupt | None = None,
+        processes: PartProcesses | None = None,
     ) -> Repaired | Rebuilt:
         def work(stop: threading.Event) -> Repaired | Rebuilt:
-            return self._journal.rebuild(projection, progress, either(interrupt, stop))
+            stopped = either(interrupt, stop)
+            if isinstance(projection, str):
+                return self._journal.rebuild(projection, progress, stopped, processes)
+            return self._journal.rebuild(projection, progress, stopped)
 
         return await self._threads.long(work)
 
