@@ -6,7 +6,7 @@ SCRATCH := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -g
 	2>/dev/null && echo /dev/shm || echo $${TMPDIR:-/tmp})
 PYTEST := TMPDIR=$(SCRATCH) $(BIN)/pytest --numprocesses auto --dist worksteal
 
-.PHONY: demo demo-postgres test check prove bench clean
+.PHONY: demo demo-postgres test check prove bench bench-postgres clean
 
 demo: .venv/ready
 	$(BIN)/runjournal demo

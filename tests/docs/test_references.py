@@ -15,7 +15,7 @@ import runjournal
 from runjournal.adapters.sqlite.statements import MIGRATIONS
 
 ROOT = Path(runjournal.__file__).parent
-PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/**/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
