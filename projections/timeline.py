@@ -8,15 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Literal
 
-from ..domain.delivery import (
-    DeliveryAttempted,
-    DeliveryRecord,
-    DeliverySucceeded,
-    DeliveryUnknown,
-    evolve_delivery,
-)
 from ..domain.events import (
     TERMINAL_EVENTS,
     ApprovalDecided,
@@ -32,12 +25,12 @@ from ..domain.events import (
 )
 from ..domain.record import RunRecord
 from ..domain.run import evolve
+from .timeline_delivery import delivery_timeline
 from .timeline_parts import (
     Action,
     Checkpoints,
     Decision,
     DeliveryTimeline,
-    DeliveryTry,
     Holding,
     HoldingEnd,
     Loss,
@@ -66,7 +59,7 @@ def timeline(
     reading = _Reading()
     for event in events:
         reading.see(event)
-    return reading.conclude(_delivery(delivery), now, stored)
+    return reading.conclude(delivery_timeline(delivery), now, stored)
 
 
 class _Reading:
@@ -272,34 +265,3 @@ def _suspension(event: RunSuspended) -> Suspension:
         resume_when_decided=event.resume_when_decided,
         undecided=event.pending_approval_ids,
     )
-
-
-def _delivery(events: Iterable[Event]) -> DeliveryTimeline | None:
-    record: DeliveryRecord | None = None
-    tries: dict[int, DeliveryTry] = {}
-    for event in events:
-        record = evolve_delivery(record, event, event.hash)
-        if isinstance(event, DeliveryAttempted):
-            tries[event.attempt] = DeliveryTry(
-                attempt=event.attempt, owner=event.owner, at=event.timestamp
-            )
-        elif isinstance(event, DeliverySucceeded | DeliveryUnknown) and event.attempt in tries:
-            # A sender that was given up may still report that the receiver has it.
-            tries[event.attempt] = tries[event.attempt].model_copy(update=_result(event))
-    if record is None:
-        return None
-    return DeliveryTimeline(
-        invocation_id=record.invocation_id,
-        delivery_ref=record.delivery_ref,
-        status=record.status,
-        requested_at=record.created_at,
-        attempts=tuple(tries.values()),
-    )
-
-
-def _result(event: DeliverySucceeded | DeliveryUnknown) -> dict[str, Any]:
-    result: dict[str, Any] = {"until": event.timestamp, "result": "delivered", "error": None}
-    if isinstance(event, DeliveryUnknown):
-        result["result"] = "failed" if event.definite else "unknown"
-        result["error"] = event.error
-    return result

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from runjournal import open_journal
 
 WORKER = "runjournal worker --handler jobs:count --kind count --gateways gateways.toml --ttl 2"
 WORDS = ["one", "three", "five"] * 10
@@ -41,7 +42,10 @@ def web(
 
 
 def test_an_order_survives_its_worker(
-    web: httpx.Client, launch: Callable, wait_until: Callable[[Callable[[], Any]], None]
+    web: httpx.Client,
+    launch: Callable,
+    postgres_url: str,
+    wait_until: Callable[[Callable[[], Any]], None],
 ) -> None:
     first = launch(*WORKER.split())
     order = {"id": "order-1", "words": WORDS}
@@ -71,6 +75,11 @@ def test_an_order_survives_its_worker(
     assert web.post("/results", content=b"{}").status_code == 401
     second.terminate()
     assert second.wait() == 0
+    with open_journal(postgres_url) as journal:
+        topics = [event.topic for event in journal.events("order-1")]
+    # The second worker went on where the first was killed: each word was saved once.
+    assert topics.count("run.lease_granted") == 2
+    assert topics.count("run.checkpoint_saved") == len(WORDS)
 
 
 def test_what_is_refused_is_told(web: httpx.Client, folder: Path) -> None:
