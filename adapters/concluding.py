@@ -17,8 +17,9 @@ from ..domain.errors import (
 from ..domain.events import LeaseReleased
 from ..domain.lease import RunLeaseHandle
 from .clocks import ticks
-from .handling import AuthorityUnavailable, HandlerCall, describe, is_interruption
+from .handling import AuthorityUnavailable, HandlerCall, describe, is_interruption, place
 from .journal import Journal
+from .masking import mask
 from .retrying import Pauses, RetryPolicy, growing
 
 log = logging.getLogger("runjournal.worker")
@@ -81,6 +82,9 @@ class Conclusion:
 
     def _failed(self, lease: RunLeaseHandle, error: BaseException) -> None:
         retry, text = self._retry, describe(error)
+        # Where is for whoever mends it: in the log of this process, not in the journal.
+        where = place(error)
+        log.warning("run %s: its handler raised %s (%s)", lease.run_id, mask(text), where)
         failures = lease.record.failures + 1
         if retry is None or isinstance(error, retry.give_up_on):
             lease.fail("handler_error", text)

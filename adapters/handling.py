@@ -7,6 +7,8 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 from ..domain.checks import readable
@@ -20,6 +22,8 @@ from .stopping import Interrupt
 LOOK_EVERY = 0.02
 #: The share of the ttl, half a second at most, between two looks at whether the lease is trusted.
 TRUST_SHARE = 1 / 20
+#: Of the calls that led to a handler's error, so many are named in the log.
+CALLS_SHOWN = 4
 
 
 class RunInterrupted(Exception):  # noqa: N818 - not an error: the handler is asked to stop
@@ -212,6 +216,13 @@ def describe(error: BaseException) -> str:
         return readable(f"{name}: {error}")
     except Exception:  # noqa: BLE001 - a foreign __str__ may raise anything
         return name
+
+
+def place(error: BaseException) -> str:
+    """Where it was raised: the last calls by file, line and name, which hold no values."""
+    calls = [call for call in extract_tb(error.__traceback__) if call.filename != __file__]
+    shown = [f"{Path(c.filename).name}:{c.lineno} in {c.name}" for c in calls[-CALLS_SHOWN:]]
+    return ", ".join(shown)
 
 
 def is_interruption(error: BaseException) -> bool:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -347,3 +350,24 @@ def test_a_resolver_that_hangs_is_stopped_like_a_handler(journal: Journal) -> No
     let_go.set()
     assert record is not None
     assert record.status == "running"
+
+
+def test_the_log_says_where_a_handler_raised(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    def parse(text: str) -> int:
+        return int(text)
+
+    def handler(_ctx: WorkerContext) -> int:
+        return parse("no number")
+
+    journal.ledger().start("r")
+    with caplog.at_level(logging.WARNING, logger="runjournal.worker"):
+        record = Worker(journal, handler).run_once()
+    (line,) = caplog.messages
+    assert line.startswith("run r: its handler raised ValueError: invalid literal")
+    name = Path(__file__).name
+    assert re.search(rf"\({name}:\d+ in handler, {name}:\d+ in parse\)$", line)
+    assert record is not None
+    assert record.outcome is not None
+    assert name not in str(record.outcome)

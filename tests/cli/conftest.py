@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -37,11 +38,17 @@ def _in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 class Cli:
     """The command line in this process, on the database of the test."""
 
-    def __call__(self, *args: str, code: int = 0, stdin: str | None = None) -> str:
-        """Run a command; its stdout, or its stderr where `code` is not 0."""
+    def __call__(
+        self, *args: str, code: int = 0, stdin: str | None = None, warned: str | None = None
+    ) -> str:
+        """Run a command; its stdout, or its stderr where `code` is not 0.
+
+        warned  the pattern of what it says on stderr beside its results
+        """
         result = CliRunner().invoke(app, args, input=stdin)
         assert result.exit_code == code, (result.exit_code, result.output, result.exception)
-        assert (result.stdout if code else result.stderr) == ""
+        other = result.stdout if code else result.stderr
+        assert re.fullmatch(warned or "", other), other
         return result.stderr if code else result.stdout
 
     def json(self, *args: str, stdin: str | None = None) -> Any:

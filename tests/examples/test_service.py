@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -59,6 +58,8 @@ def test_an_order_survives_its_worker(
     assert web.post("/orders/order-2/cancel").json()["status"] == "cancelled"
     assert web.post("/orders/order-3/cancel").status_code == 404
     assert web.get("/orders/order-3").status_code == 404
+    refused = web.post("/orders", json={"id": " order", "words": []})
+    assert (refused.status_code, refused.json()["code"]) == (422, "RUN_VALIDATION_ERROR")
 
     def shown() -> dict[str, Any]:
         return web.get("/orders/order-1").json()  # type: ignore[no-any-return]
@@ -80,9 +81,3 @@ def test_an_order_survives_its_worker(
     # The second worker went on where the first was killed: each word was saved once.
     assert topics.count("run.lease_granted") == 2
     assert topics.count("run.checkpoint_saved") == len(WORDS)
-
-
-def test_what_is_refused_is_told(web: httpx.Client, folder: Path) -> None:
-    refused = web.post("/orders", json={"id": " order", "words": []})
-    assert refused.status_code == 422
-    assert refused.json()["code"] == "RUN_VALIDATION_ERROR"
