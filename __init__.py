@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .adapters.aio.journal import AsyncJournal, open_async_journal
     from .adapters.aio.ledger import AsyncRunLedger
     from .adapters.aio.projections import AsyncProjectionRunner
+    from .adapters.ciphering import Cipher
     from .adapters.delivery_policy import DeliveryPolicy
     from .adapters.delivery_service import DeliveryService
     from .adapters.gateways.config import load_gateways
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from .adapters.gateways.webhook import WebhookGateway
     from .adapters.handling import RunInterrupted, StopSignal, WorkerContext
     from .adapters.journal import Journal
+    from .adapters.key_ring import KeyRing
     from .adapters.opening import open_journal
     from .adapters.part_processes import PartProcesses
     from .adapters.projecting.runner import ProjectionRunner
@@ -70,6 +72,7 @@ _HOME = {
     "CAUSES": "domain.errors",
     "CallableGateway": "adapters.gateways.function",
     "CheckpointRef": "domain.record",
+    "Cipher": "adapters.ciphering",
     "CommandOutcome": "domain.run_operator",
     "DeliveryAmbiguous": "domain.gateway",
     "DeliveryFailed": "domain.gateway",
@@ -86,6 +89,7 @@ _HOME = {
     "EventRegistry": "domain.registry",
     "Journal": "adapters.journal",
     "JsonLinesGateway": "adapters.gateways.json_lines",
+    "KeyRing": "adapters.key_ring",
     "Lease": "domain.record",
     "PartProcesses": "adapters.part_processes",
     "ProjectionRunner": "adapters.projecting.runner",
@@ -125,6 +129,7 @@ __all__ = [
     "Authorizer",
     "CallableGateway",
     "CheckpointRef",
+    "Cipher",
     "CommandOutcome",
     "DeliveryAmbiguous",
     "DeliveryFailed",
@@ -141,6 +146,7 @@ __all__ = [
     "EventRegistry",
     "Journal",
     "JsonLinesGateway",
+    "KeyRing",
     "Lease",
     "PartProcesses",
     "ProjectionRunner",

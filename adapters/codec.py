@@ -8,7 +8,6 @@ would turn NaN into null, tuples into lists and UUIDs into strings, so everythin
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable
 from hashlib import sha256
 from math import isfinite
 from typing import Any
@@ -22,6 +21,7 @@ from ..domain.errors import RUN_INTEGRITY_ERROR, RunStoreError
 from ..domain.events import Event, Payload
 from ..domain.ports import SealedEvent, StoredEvent
 from ..domain.registry import EventRegistry
+from .ciphering import MARK, Cipher, deciphered, enciphered, event_place
 
 #: How deep orjson writes.
 MAX_DEPTH = 254
@@ -48,19 +48,13 @@ def _plain(value: Any) -> Any:
 class OrjsonCodec:
     """The PayloadCodec port on orjson, over a closed registry of events.
 
-    encrypt, decrypt  what the stored bytes of an event go through, if anything; the hash chain
-                      covers the bytes as stored
+    cipher  what the stored bytes of an event go through, if anything; the hash chain covers the
+            bytes as stored
     """
 
-    def __init__(
-        self,
-        registry: EventRegistry,
-        encrypt: Callable[[bytes], bytes] | None = None,
-        decrypt: Callable[[bytes], bytes] | None = None,
-    ) -> None:
+    def __init__(self, registry: EventRegistry, cipher: Cipher | None = None) -> None:
         self.registry = registry
-        self._encrypt = encrypt
-        self._decrypt = decrypt
+        self._cipher = cipher
 
     def encode(self, value: Any, what: str) -> Payload:
         # Each checkpoint pays for this, so the common case is judged by C code alone. The bytes
@@ -97,9 +91,9 @@ class OrjsonCodec:
                 continue
             fields[name] = orjson.Fragment(value.data) if type(value) is Payload else value
         data = orjson.dumps(fields, default=_plain)
-        if self._encrypt is not None:
-            data = self._encrypt(data)
         stream, version, topic = event.originator_id, event.originator_version, event.topic
+        if self._cipher is not None:
+            data = enciphered(self._cipher, data, event_place(stream, version, topic))
         return SealedEvent(
             stream, version, topic, data, chain_hash(previous, stream, version, topic, data)
         )
@@ -124,10 +118,15 @@ class OrjsonCodec:
     def _fields(self, stored: StoredEvent) -> dict[str, Any]:
         stream, version, topic, data = stored
         try:
-            plain = data if self._decrypt is None else self._decrypt(data)
+            if data.startswith(MARK):
+                plain = deciphered(self._cipher, data, event_place(stream, version, topic))
+            else:
+                plain = data
             fields: dict[str, Any] = orjson.loads(plain)
             previous = fields["prev_hash"]
             fields["hash"] = chain_hash(previous, stream, version, topic, data)
+        except RunStoreError:
+            raise  # a key that is not here
         except Exception as e:
             raise RunStoreError(
                 RUN_INTEGRITY_ERROR,

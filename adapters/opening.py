@@ -12,6 +12,7 @@ from ..domain.events import RUN_EVENTS
 from ..domain.limits import DeploymentLimits
 from ..domain.ports import Authorizer
 from ..domain.registry import EventRegistry
+from .ciphering import Cipher
 from .codec import OrjsonCodec
 from .journal import Journal
 
@@ -25,6 +26,7 @@ def open_journal(
     limits: DeploymentLimits | None = None,
     authorizer: Authorizer | None = None,
     registry: EventRegistry | None = None,
+    cipher: Cipher | None = None,
     schema: str = "public",
     pool: HostPool | None = None,
     pooler: bool = False,
@@ -41,6 +43,7 @@ def open_journal(
               is asked about every start, cancel, fail, resume and decision; without one all are
               allowed
     registry  the events that can be read; a host that adds or upcasts events passes its own
+    cipher    encrypts what is stored, such as a KeyRing; see docs/encryption.md
 
     For Postgres only:
     schema    the namespace of the journal's tables
@@ -53,13 +56,20 @@ def open_journal(
     Raises RUN_VALIDATION_ERROR / address or read_only, RUN_INTEGRITY_ERROR / not_a_journal,
     newer_database, damaged_database or missing_upcaster. A refused file is left untouched.
     """
-    store = _store_for(url, schema, pool, pooler, create, notify)
-    codec = OrjsonCodec(registry or EventRegistry([*RUN_EVENTS, *DELIVERY_EVENTS, *AUDIT_EVENTS]))
+    store = _store_for(url, schema, pool, pooler, create, notify, cipher)
+    registry = registry or EventRegistry([*RUN_EVENTS, *DELIVERY_EVENTS, *AUDIT_EVENTS])
+    codec = OrjsonCodec(registry, cipher)
     return Journal(store, codec, limits or DeploymentLimits(), authorizer)
 
 
 def _store_for(
-    url: str, schema: str, pool: HostPool | None, pooler: bool, create: bool, notify: bool
+    url: str,
+    schema: str,
+    pool: HostPool | None,
+    pooler: bool,
+    create: bool,
+    notify: bool,
+    cipher: Cipher | None,
 ) -> Any:
     if not isinstance(url, str):
         raise refuse("address", f"the journal's address must be a str, not {type(url).__name__}")
@@ -76,7 +86,7 @@ def _store_for(
         synchronous = options.pop("synchronous", "full").upper()
         if not path or options or synchronous not in ("FULL", "NORMAL", "EXTRA"):
             raise refuse("address", f"{_masked(url)!r} is no sqlite address")
-        return SQLiteStore(path, synchronous)
+        return SQLiteStore(path, synchronous, cipher)
     if scheme in ("postgresql", "postgres"):
         from .postgres.database import Database  # likewise
         from .postgres.schema import check, check_name
@@ -90,7 +100,7 @@ def _store_for(
             except BaseException:
                 database.close()
                 raise
-        return PostgresStore(database, notify=notify)
+        return PostgresStore(database, notify=notify, cipher=cipher)
     raise refuse("address", f"{_masked(url)!r} is no journal address")
 
 

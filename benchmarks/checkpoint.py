@@ -50,7 +50,7 @@ def same_writes(path: Path, synchronous: str) -> Contestant:
         record = lease.save_checkpoint(PAYLOADS[0])
         (event,) = journal.store.read("run/run", record.version - 1)
         around = len(event.data) - len(json.dumps(PAYLOADS[0], separators=(",", ":")))
-        checkpoint, head = checkpoint_of(record), record.head
+        checkpoint, head = checkpoint_of(record, None), record.head
         stamp = to_microseconds(record.updated_at)
     conn = connect(path, synchronous)
     # Closing has released the run: held again, without end.

@@ -96,6 +96,9 @@ CAUSES: Final[dict[tuple[str, str], Cause]] = {
     (RUN_VALIDATION_ERROR, "export_file"): Cause(
         "name a whole file that `runjournal export` wrote"
     ),
+    (RUN_VALIDATION_ERROR, "missing_key"): Cause(
+        "open the journal with the key that is named, or say that it is lost"
+    ),
     (RUN_VALIDATION_ERROR, "closed"): Cause("open the journal again"),
     (RUN_LIMIT_EXCEEDED, "checkpoint_bytes"): Cause("store the data elsewhere and save a ref"),
     (RUN_LIMIT_EXCEEDED, "input_bytes"): Cause("store the data elsewhere and pass a ref"),
@@ -111,6 +114,7 @@ CAUSES: Final[dict[tuple[str, str], Cause]] = {
     (RUN_INTEGRITY_ERROR, "newer_event"): Cause("upgrade runjournal: newer code wrote this event"),
     (RUN_INTEGRITY_ERROR, "unreadable_event"): Cause("restore the run from a backup"),
     (RUN_INTEGRITY_ERROR, "unreadable_record"): Cause("rebuild the run records from the events"),
+    (RUN_INTEGRITY_ERROR, "lost_key"): Cause("find the key, or restore it from a backup"),
     (RUN_INTEGRITY_ERROR, "missing_upcaster"): Cause("register the missing upcaster"),
     (RUN_INTEGRITY_ERROR, "not_a_journal"): Cause("name a runjournal database, or run migrate"),
     (RUN_INTEGRITY_ERROR, "newer_database"): Cause("upgrade runjournal"),

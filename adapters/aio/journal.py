@@ -22,6 +22,7 @@ from ...projections.rebuild import Repaired
 from ...projections.streams import Finding
 from ...projections.verify import quiet
 from ..checking import Verification
+from ..ciphering import Cipher
 from ..clocks import ticks
 from ..journal import Journal
 from ..opening import open_journal
@@ -276,6 +277,7 @@ def open_async_journal(
     limits: DeploymentLimits | None = None,
     authorizer: Authorizer | None = None,
     registry: EventRegistry | None = None,
+    cipher: Cipher | None = None,
     schema: str = "public",
     pool: HostPool | None = None,
     pooler: bool = False,
@@ -289,6 +291,7 @@ def open_async_journal(
         limits=limits,
         authorizer=authorizer,
         registry=registry,
+        cipher=cipher,
         schema=schema,
         pool=pool,
         pooler=pooler,

@@ -29,6 +29,7 @@ from ...domain.ports import (
 )
 from ...domain.record import RunRecord
 from ...domain.unsettled import SETTLE_TRIES
+from ..ciphering import Cipher
 from ..rows import EPOCH, record_of
 from . import statements as sql
 from .append_statements import TELLING
@@ -52,8 +53,11 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
     events are the server's instant of the last reply plus the time since then.
     """
 
-    def __init__(self, database: Database, *, notify: bool = False) -> None:
+    def __init__(
+        self, database: Database, *, notify: bool = False, cipher: Cipher | None = None
+    ) -> None:
         super().__init__(database)
+        self.cipher = cipher
         self._ahead: timedelta | None = None
         self._notify = notify
         self.listener = Listener(database)
@@ -70,7 +74,7 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
     def within(self, conn: psycopg.Connection[Any]) -> PostgresStore:
         """The same journal through a connection of the host's, inside its transaction."""
         host = HostTransaction(conn, self.database.schema)
-        store = PostgresStore(host, notify=self._notify)
+        store = PostgresStore(host, notify=self._notify, cipher=self.cipher)
         store._ahead = self._ahead
         return store
 
@@ -91,7 +95,7 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
     def get(self, run_id: str, now: datetime | None = None) -> Reading:
         ((*row, server),) = self.database.read(sql.GET, run_id)
         heard = self._heard(server)
-        record = None if row[0] is None else record_of(*row)
+        record = None if row[0] is None else record_of(self.cipher, *row)
         return Reading(record, now or heard)
 
     def append(
@@ -102,7 +106,7 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
         patience: float | None = None,
     ) -> Reply | None:
         try:
-            statement, values = write_command(changes, guard, now)
+            statement, values = write_command(changes, guard, now, self.cipher)
             if self._notify:
                 statement = TELLING.get(statement.name, statement)
             rows = self.database.write(statement, *values)
@@ -225,7 +229,7 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
             commands = [
                 (sql.SET_ASIDE, (row[0], outcome.message))
                 if isinstance(outcome, RunStoreError)
-                else grant_command(outcome, now)
+                else grant_command(outcome, now, self.cipher)
                 for row, outcome in zip(rows, decided, strict=True)
             ]
             *written, _ = session.run_batch(*commands, (sql.COMMIT, ()))
@@ -273,7 +277,7 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
         """The changes that grant or end a run, or why it has to be set aside."""
         *columns, server = row
         try:
-            return grant(record_of(*columns), now or self._heard(server))
+            return grant(record_of(self.cipher, *columns), now or self._heard(server))
         except RunStoreError as e:
             if e.code not in SETS_ASIDE:
                 raise
@@ -296,7 +300,7 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
         after: str | None = None,
     ) -> list[RunRecord]:
         rows = self.database.read(sql.LIST, status, kind, after, limit)
-        return [record_of(*row) for row in rows]
+        return [record_of(self.cipher, *row) for row in rows]
 
     def set_aside(self, run_id: str, reason: str) -> None:
         self.database.write(sql.SET_ASIDE_QUEUED, run_id, reason)

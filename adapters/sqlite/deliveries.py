@@ -13,6 +13,7 @@ from ...domain.delivery import DeliveryRecord, DeliveryStatus
 from ...domain.delivery_store import DeliveryReading, DueDelivery
 from ...domain.errors import RunStoreError
 from ...domain.ports import Change
+from ..ciphering import Cipher
 from ..rows import (
     delivery_body_of,
     delivery_of,
@@ -27,15 +28,19 @@ from .recorder import SQLiteProcessRecorder
 class SQLiteDeliveries(SQLiteProcessRecorder):
     """What SQLiteStore does for deliveries."""
 
+    cipher: Cipher | None
+
     def get_delivery(self, invocation_id: str, now: datetime | None = None) -> DeliveryReading:
         with self.database.reading() as conn:
             row = conn.execute(sql.GET_DELIVERY, (invocation_id,)).fetchone()
-        return DeliveryReading(None if row is None else _record(row), now or datetime.now(UTC))
+        return DeliveryReading(
+            None if row is None else self._delivery(row), now or datetime.now(UTC)
+        )
 
     def advance_delivery(self, change: Change) -> bool:
         record = change.record
         assert isinstance(record, DeliveryRecord)  # a delivery's change
-        values = (*_columns(record), record.invocation_id, change.expected_version)
+        values = (*_columns(record, self.cipher), record.invocation_id, change.expected_version)
         try:
             with self.database.writing() as conn:
                 if conn.execute(sql.ADVANCE_DELIVERY, values).rowcount != 1:
@@ -77,14 +82,27 @@ class SQLiteDeliveries(SQLiteProcessRecorder):
             with self.database.reading() as conn:
                 return conn.execute(statement, (value, after, wanted)).fetchall()
 
-        return readable_deliveries(fetch, _record, self.set_aside_delivery, after, limit)
+        return readable_deliveries(fetch, self._delivery, self.set_aside_delivery, after, limit)
 
     def set_aside_delivery(self, invocation_id: str, reason: str) -> None:
         with self.database.writing() as conn:
             conn.execute(sql.SET_ASIDE_DELIVERY, (reason, invocation_id))
 
+    def _delivery(self, row: tuple[Any, ...]) -> DeliveryRecord:
+        *identity, status, version, due, updated, head, body = row
+        return delivery_of(
+            self.cipher,
+            *identity,
+            status,
+            version,
+            None if due is None else from_microseconds(due),
+            from_microseconds(updated),
+            head,
+            body,
+        )
 
-def write_delivery(conn: sqlite3.Connection, change: Change) -> bool:
+
+def write_delivery(conn: sqlite3.Connection, change: Change, cipher: Cipher | None) -> bool:
     """Write a new delivery's events and its row; False if its stream exists already."""
     record = change.record
     assert isinstance(record, DeliveryRecord)  # further changes are deliveries
@@ -92,7 +110,7 @@ def write_delivery(conn: sqlite3.Connection, change: Change) -> bool:
         for stream, version, topic, data, _hash in change.events:
             conn.execute(sql.INSERT_EVENT, (stream, version, topic, data))
         identity = (record.invocation_id, record.run_id, record.delivery_ref)
-        conn.execute(sql.INSERT_DELIVERY, (*identity, *_columns(record)))
+        conn.execute(sql.INSERT_DELIVERY, (*identity, *_columns(record, cipher)))
     except sqlite3.IntegrityError:
         return False  # the version guard is lost
     return True
@@ -102,7 +120,7 @@ def _array(names: Sequence[str]) -> str:
     return orjson.dumps(list(names)).decode()
 
 
-def _columns(record: DeliveryRecord) -> tuple[Any, ...]:
+def _columns(record: DeliveryRecord, cipher: Cipher | None) -> tuple[Any, ...]:
     due = record.next_attempt_at
     return (
         record.status.value,
@@ -110,18 +128,5 @@ def _columns(record: DeliveryRecord) -> tuple[Any, ...]:
         None if due is None else to_microseconds(due),
         to_microseconds(record.updated_at),
         record.head,
-        delivery_body_of(record),
-    )
-
-
-def _record(row: tuple[Any, ...]) -> DeliveryRecord:
-    *identity, status, version, due, updated, head, body = row
-    return delivery_of(
-        *identity,
-        status,
-        version,
-        None if due is None else from_microseconds(due),
-        from_microseconds(updated),
-        head,
-        body,
+        delivery_body_of(record, cipher),
     )
