@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from eventsourcing.persistence import IntegrityError
 from eventsourcing.persistence import StoredEvent as LibraryEvent
 
 from ..domain.audit import AUDIT_STREAM, BreakAcknowledged
-from ..domain.chain import GENESIS
+from ..domain.chain import GENESIS, chain_hash
 from ..domain.checks import check_identifier, check_text
 from ..domain.errors import RUN_CONFLICT, RunStoreError
-from ..domain.events import Event
-from ..projections.streams import Finding
+from ..domain.ports import StoredEvent
+from ..projections.streams import NO_KEY, Finding
 from .clocks import RandomIds
 from .codec import OrjsonCodec
 
@@ -29,17 +31,16 @@ class AuditLog:
         self._store = store
         self._codec = codec
 
-    def events(self) -> Iterator[Event]:
-        """All of it, oldest first."""
-        after = 0
-        while page := self._store.read(AUDIT_STREAM, after, PAGE):
+    def _read(self) -> _Log:
+        log = _Log(self._store.now())
+        while page := self._store.read(AUDIT_STREAM, log.version, PAGE):
             for stored in page:
-                yield self._codec.open(stored)
-            after = page[-1].version
+                log.take(stored, self._codec)
+        return log
 
     def acknowledged(self) -> dict[str, BreakAcknowledged]:
-        """What somebody said is known, by fingerprint."""
-        return _acknowledged(self.events())
+        """What somebody said is known, by fingerprint; what cannot be decrypted is left out."""
+        return self._read().known
 
     def acknowledge(self, findings: Iterable[Finding], actor: str, reason: str) -> None:
         """Put on record that these findings are known, in one append; once is enough for each."""
@@ -48,9 +49,8 @@ class AuditLog:
         found = {f.fingerprint: f for f in findings}
         command_id = RandomIds().new()
         for _ in range(TRIES):
-            log = list(self.events())
-            known = _acknowledged(log)
-            new = [f for fingerprint, f in found.items() if fingerprint not in known]
+            log = self._read()
+            new = [f for fingerprint, f in found.items() if fingerprint not in log.known]
             try:
                 self._store.insert_events(self._sealed(log, new, actor, reason, command_id))
                 return
@@ -61,20 +61,17 @@ class AuditLog:
         )
 
     def _sealed(
-        self, log: list[Event], new: list[Finding], actor: str, reason: str, command_id: str
+        self, log: _Log, new: list[Finding], actor: str, reason: str, command_id: str
     ) -> list[LibraryEvent]:
         """The events that acknowledge new findings, linked to the end of the log."""
-        now, version, head = self._store.now(), 0, GENESIS
-        if log:
-            last = log[-1]
-            now, version, head = max(now, last.timestamp), last.originator_version, last.hash
+        version, head = log.version, log.head
         stored: list[LibraryEvent] = []
         for finding in new:
             version += 1
             event = BreakAcknowledged(
                 originator_id=AUDIT_STREAM,
                 originator_version=version,
-                timestamp=now,
+                timestamp=log.now,
                 command_id=command_id,
                 actor=actor,
                 kind=finding.kind,
@@ -90,5 +87,25 @@ class AuditLog:
         return stored
 
 
-def _acknowledged(events: Iterable[Event]) -> dict[str, BreakAcknowledged]:
-    return {e.fingerprint: e for e in events if isinstance(e, BreakAcknowledged)}
+@dataclass(slots=True)
+class _Log:
+    """The log as far as it was read. `now` is not before its last event."""
+
+    now: datetime
+    version: int = 0
+    head: str = GENESIS
+    known: dict[str, BreakAcknowledged] = field(default_factory=dict)
+
+    def take(self, stored: StoredEvent, codec: OrjsonCodec) -> None:
+        self.version = stored.version
+        try:
+            event = codec.open(stored)
+        except RunStoreError as e:
+            if e.reason not in NO_KEY:
+                raise
+            # The log must be able to tell of that very loss.
+            self.head = chain_hash(self.head, *stored)
+            return
+        self.head, self.now = event.hash, max(self.now, event.timestamp)
+        if isinstance(event, BreakAcknowledged):
+            self.known[event.fingerprint] = event

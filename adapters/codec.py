@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from ..domain.chain import chain_hash
 from ..domain.checks import refuse, shown
-from ..domain.errors import RUN_INTEGRITY_ERROR, RunStoreError
+from ..domain.errors import RUN_INTEGRITY_ERROR, RUN_VALIDATION_ERROR, RunStoreError
 from ..domain.events import Event, Payload
 from ..domain.ports import SealedEvent, StoredEvent
 from ..domain.registry import EventRegistry
@@ -48,13 +48,17 @@ def _plain(value: Any) -> Any:
 class OrjsonCodec:
     """The PayloadCodec port on orjson, over a closed registry of events.
 
-    cipher  what the stored bytes of an event go through, if anything; the hash chain covers the
-            bytes as stored
+    cipher        what the stored bytes of an event go through, if anything; the hash chain covers
+                  the bytes as stored
+    writes_plain  False refuses to write without a cipher
     """
 
-    def __init__(self, registry: EventRegistry, cipher: Cipher | None = None) -> None:
+    def __init__(
+        self, registry: EventRegistry, cipher: Cipher | None = None, *, writes_plain: bool = True
+    ) -> None:
         self.registry = registry
         self._cipher = cipher
+        self._refuses = cipher is None and not writes_plain
 
     def encode(self, value: Any, what: str) -> Payload:
         # Each checkpoint pays for this, so the common case is judged by C code alone. The bytes
@@ -83,6 +87,13 @@ class OrjsonCodec:
         return orjson.loads(data)
 
     def seal(self, event: Event, previous: str) -> SealedEvent:
+        if self._refuses:
+            raise RunStoreError(
+                RUN_VALIDATION_ERROR,
+                "missing_key",
+                f"{event.originator_id!r} is not written to: the journal is encrypted, and was "
+                "opened without a key",
+            )
         fields: dict[str, Any] = {"schema_version": event.schema_version, "prev_hash": previous}
         for name, value in event.__dict__.items():
             # What the event's columns hold, and what reading computes, is not in its bytes; nor

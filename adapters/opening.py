@@ -12,7 +12,7 @@ from ..domain.events import RUN_EVENTS
 from ..domain.limits import DeploymentLimits
 from ..domain.ports import Authorizer
 from ..domain.registry import EventRegistry
-from .ciphering import Cipher
+from .ciphering import MARK, Cipher
 from .codec import OrjsonCodec
 from .journal import Journal
 
@@ -43,7 +43,8 @@ def open_journal(
               is asked about every start, cancel, fail, resume and decision; without one all are
               allowed
     registry  the events that can be read; a host that adds or upcasts events passes its own
-    cipher    encrypts what is stored, such as a KeyRing; see docs/encryption.md
+    cipher    encrypts what is stored: a KeyRing, or a Cipher of the host's. Without one a journal
+              whose newest event is encrypted is not written to: RUN_VALIDATION_ERROR / missing_key
 
     For Postgres only:
     schema    the namespace of the journal's tables
@@ -58,8 +59,21 @@ def open_journal(
     """
     store = _store_for(url, schema, pool, pooler, create, notify, cipher)
     registry = registry or EventRegistry([*RUN_EVENTS, *DELIVERY_EVENTS, *AUDIT_EVENTS])
-    codec = OrjsonCodec(registry, cipher)
+    try:
+        # One process that lacks its key file must not write in plain what the others encrypt.
+        plain = cipher is not None or not _is_encrypted(store)
+    except BaseException:
+        store.close()
+        raise
+    codec = OrjsonCodec(registry, cipher, writes_plain=plain)
     return Journal(store, codec, limits or DeploymentLimits(), authorizer)
+
+
+def _is_encrypted(store: Any) -> bool:
+    """Whether the newest event is."""
+    head = store.max_notification_id()
+    newest = store.select_notifications(head, 1) if head else []
+    return any(event.state.startswith(MARK) for event in newest)
 
 
 def _store_for(

@@ -16,7 +16,18 @@ from ..domain.history_store import Image, Table
 from ..domain.ports import JournalStore, PayloadCodec
 from ..domain.record import RunRecord
 from ..domain.status import RunLifecycleStatus, is_terminal_run_status
-from .streams import WHOLE, Anchor, Finding, Part, Stream, is_delivery, is_run, read_on, walk
+from .streams import (
+    NO_KEY,
+    WHOLE,
+    Anchor,
+    Finding,
+    Part,
+    Stream,
+    is_delivery,
+    is_run,
+    read_on,
+    walk,
+)
 
 #: Called with how many events have been read since the last call.
 Progress = Callable[[int], None]
@@ -144,10 +155,12 @@ class Checker:
                 f"has a record of version {image.version}, and its last event is {stream.version}",
                 image.head,
             )
-        if stream.record is None:
+        if stream.record is None and not stream.locked:
             return None  # unreadable, and said so
         if image.version == stream.version and image.head != stream.head:
             return finding("head", "does not end with the event its record knows", image.head)
+        if stream.record is None:
+            return None  # what it should be is not known without the key
         if image != self._store.image(stream.record):
             differing = "; ".join(self._differences(table, stream))
             return finding(
@@ -167,7 +180,7 @@ class Checker:
             else:
                 stored = self._store.get_delivery(stream.key).record
         except RunStoreError as e:
-            if e.code != RUN_INTEGRITY_ERROR:
+            if e.code != RUN_INTEGRITY_ERROR and e.reason not in NO_KEY:
                 raise
             return [e.message]
         if stored is None or folded is None:

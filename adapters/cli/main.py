@@ -20,6 +20,7 @@ from . import (
     delivery_commands,
     demo_command,
     exec_command,
+    keys_command,
     migrate_command,
     operator_commands,
     part_command,
@@ -128,6 +129,14 @@ def _globals(
             envvar="RUNJOURNAL_POOLER",
         ),
     ] = False,
+    key_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="The keys of an encrypted journal.",
+            envvar="RUNJOURNAL_KEY_FILE",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON instead of tables for people.")
     ] = False,
@@ -138,7 +147,7 @@ def _globals(
         ),
     ] = False,
 ) -> None:
-    ctx.obj = Options(db, as_json, schema, pooler)
+    ctx.obj = Options(db, as_json, schema, pooler, key_file)
 
 
 _COMMANDS: dict[str, Callable[..., None]] = {
@@ -168,6 +177,7 @@ for _name, _command in _COMMANDS.items():
 app.command("part", hidden=True)(part_command.part)
 app.add_typer(delivery_commands.deliveries, name="deliveries")
 app.add_typer(verify_commands.projections, name="projections")
+app.add_typer(keys_command.keys, name="keys")
 app.command("exec", cls=exec_command.ExecCommand)(exec_command.exec_)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .context import opened, options
+from .context import key_ring, opened, options
 from .exits import CONFLICT, one_line
 from .progress import progress
 
@@ -99,11 +99,16 @@ def copy(
 
     given = options(ctx)
     _require_there(source)
+    cipher = key_ring(given)
     with (
         open_journal(
-            source, schema=from_schema or given.schema, pooler=given.pooler, create=False
+            source,
+            schema=from_schema or given.schema,
+            pooler=given.pooler,
+            cipher=cipher,
+            create=False,
         ) as read,
-        open_journal(target, schema=given.schema, pooler=given.pooler) as written,
+        open_journal(target, schema=given.schema, pooler=given.pooler, cipher=cipher) as written,
     ):
         _require_lasting(written)
         with progress("copying", read.position()) as advance:

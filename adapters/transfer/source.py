@@ -101,6 +101,8 @@ class Source:
     def _take(self, gathering: Gathering, stored: StoredEvent) -> None:
         problem = take_sound(gathering.stream, stored, self._codec)
         if problem is not None:
+            if gathering.stream.locked:
+                self._codec.open(stored)  # raises, naming the key
             raise _unsound(problem)
         gathering.keep(stored)
         self._progress(1)
