@@ -76,6 +76,8 @@ class KeyRing:
         in it; also for a file that others than its owner can read, but for its group.
         """
         name = str(path)
+        if _decoded(name.rpartition(":")[2]) is not None:
+            raise refuse("argument", "a key was given in place of a key file; it is not shown here")
         try:
             with Path(path).open(encoding="utf-8") as file:
                 if (mode := os.fstat(file.fileno()).st_mode) & 0o027:
