@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import runjournal
 from runjournal import Journal, open_journal
@@ -117,3 +118,17 @@ def test_the_events_of_a_journal_in_memory_are_encrypted() -> None:
         states = [event.state for event in stored.tables.log]
         assert encrypted(states)
         assert leaks(states, said | digests(journal)) == set()
+
+
+def test_what_is_written_in_a_transaction_of_the_hosts_is_encrypted(postgres_url: str) -> None:
+    with (
+        open_journal(postgres_url, cipher=ring("old")) as journal,
+        psycopg.connect(postgres_url) as conn,
+    ):
+        operator = journal.in_transaction(conn)
+        operator.start("run", input="canary-input", labels={"label": "canary-label"})
+        operator.cancel("run", message="canary-message")
+        conn.commit()
+        stored = cells(postgres_url)
+        assert encrypted(stored["events", "state"] + stored["runs", "body"])
+        assert journal.verify().findings == []
