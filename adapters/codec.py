@@ -116,7 +116,7 @@ class OrjsonCodec:
     def open_linked(self, stored: StoredEvent, previous: str) -> Event:
         stream, version, topic, data = stored
         try:
-            fields = orjson.loads(data if self._decrypt is None else self._decrypt(data))
+            fields = orjson.loads(self._decrypted(stored) if data.startswith(MARK) else data)
             if fields["prev_hash"] == previous:
                 fields["hash"] = chain_hash(previous, stream, version, topic, data)
                 event = self.registry.revive(stream, version, topic, fields)
@@ -126,13 +126,14 @@ class OrjsonCodec:
             pass
         return self.open(stored)
 
+    def _decrypted(self, stored: StoredEvent) -> bytes:
+        stream, version, topic, data = stored
+        return deciphered(self._cipher, data, event_place(stream, version, topic))
+
     def _fields(self, stored: StoredEvent) -> dict[str, Any]:
         stream, version, topic, data = stored
         try:
-            if data.startswith(MARK):
-                plain = deciphered(self._cipher, data, event_place(stream, version, topic))
-            else:
-                plain = data
+            plain = self._decrypted(stored) if data.startswith(MARK) else data
             fields: dict[str, Any] = orjson.loads(plain)
             previous = fields["prev_hash"]
             fields["hash"] = chain_hash(previous, stream, version, topic, data)

@@ -76,6 +76,7 @@ def test_verify_names_the_runs_of_a_missing_key(cli: Any, keys: str) -> None:
     cli("--key-file", other, "start", "b")
     both = cli("--key-file", other, "verify")
     assert both == "2 events read; nothing new, 0 acknowledged\n"
+    assert cli("--key-file", other, "verify", "--jobs", "2") == both
     done = CliRunner().invoke(app, ["--json", "--key-file", keys, "verify"])
     assert done.exit_code == 6
     findings = json.loads(done.stdout)["findings"]

@@ -39,7 +39,8 @@ class TestEncryptedSQLiteStore(RunStoreContract, PersistenceContract):
 
     def spoil(self, store: SQLiteStore, run_id: str) -> None:
         with closing(sqlite3.connect(store.database.path)) as conn, conn:
-            conn.execute("UPDATE runs SET body = CAST(body || x'00' AS BLOB) WHERE run_id = ?", (run_id,))
+            longer = "UPDATE runs SET body = CAST(body || x'00' AS BLOB) WHERE run_id = ?"
+            conn.execute(longer, (run_id,))
 
     def spoil_delivery(self, store: SQLiteStore, invocation_id: str) -> None:
         spoil_row(f"sqlite:///{store.database.path}", invocation_id)
