@@ -30,6 +30,7 @@ from ..domain.gateway import (
 from .clocks import RandomIds, ticks
 from .delivery_policy import DeliveryPolicy
 from .masking import mask
+from .telemetry.observer import SILENT, Observer
 
 log = logging.getLogger("runjournal.delivery")
 T = TypeVar("T")
@@ -48,10 +49,12 @@ class Sender:
         ledger: DeliveryLedger,
         gateways: Mapping[str, DeliveryGateway],
         policy: DeliveryPolicy,
+        observer: Observer = SILENT,
     ) -> None:
         self._ledger = ledger
         self._gateways = gateways
         self._policy = policy
+        self._observer = observer
 
     def deliver(self, due: DueDelivery) -> str:
         """One attempt; what became of it, by the name of a field of Pass."""
@@ -116,7 +119,8 @@ class Sender:
     def _send(self, claimed: Claimed) -> str:
         record, request = claimed
         try:
-            self._gateway(record.delivery_ref).deliver(request)
+            with self._observer.sending(record):
+                self._gateway(record.delivery_ref).deliver(request)
         except Exception as error:  # noqa: BLE001 - whatever a gateway raises is its answer
             self._report_doubt(record, error)
             return "unknown"

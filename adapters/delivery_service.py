@@ -85,7 +85,9 @@ class DeliveryService:
         self._ledger = journal.delivery_ledger(
             owner=owner, attempt_ttl=check_seconds(attempt_ttl, "attempt_ttl"), clock=clock
         )
-        self._sender = Sender(self._ledger, dict(gateways), policy or DeliveryPolicy())
+        self._sender = Sender(
+            self._ledger, dict(gateways), policy or DeliveryPolicy(), journal.observer
+        )
         self._concurrency = check_integer(concurrency, "concurrency", least=1, most=1000)
         self._refs = list(gateways) if leave_others and ANY_REF not in gateways else None
 

@@ -14,9 +14,11 @@ from ..domain.ports import Authorizer
 from ..domain.registry import EventRegistry
 from .codec import OrjsonCodec
 from .journal import Journal
+from .telemetry.choosing import observer_of
 
 if TYPE_CHECKING:
     from .postgres.database import HostPool
+    from .telemetry.telemetry import Telemetry
 
 
 def open_journal(
@@ -25,6 +27,7 @@ def open_journal(
     limits: DeploymentLimits | None = None,
     authorizer: Authorizer | None = None,
     registry: EventRegistry | None = None,
+    telemetry: Telemetry | bool | None = None,
     schema: str = "public",
     pool: HostPool | None = None,
     pooler: bool = False,
@@ -41,6 +44,8 @@ def open_journal(
               is asked about every start, cancel, fail, resume and decision; without one all are
               allowed
     registry  the events that can be read; a host that adds or upcasts events passes its own
+    telemetry where spans and metrics go; None: to the process's OpenTelemetry SDK if it has set one
+              before. True: to whatever it sets; False: nowhere
 
     For Postgres only:
     schema    the namespace of the journal's tables
@@ -53,9 +58,10 @@ def open_journal(
     Raises RUN_VALIDATION_ERROR / address or read_only, RUN_INTEGRITY_ERROR / not_a_journal,
     newer_database, damaged_database or missing_upcaster. A refused file is left untouched.
     """
+    observer = observer_of(telemetry)
     store = _store_for(url, schema, pool, pooler, create, notify)
     codec = OrjsonCodec(registry or EventRegistry([*RUN_EVENTS, *DELIVERY_EVENTS, *AUDIT_EVENTS]))
-    return Journal(store, codec, limits or DeploymentLimits(), authorizer)
+    return Journal(store, codec, limits or DeploymentLimits(), authorizer, observer)
 
 
 def _store_for(

@@ -146,6 +146,16 @@ class Worker:
     def _work(
         self, lease: RunLeaseHandle, stop: StopSignal, interrupt: Interrupt | None = None
     ) -> RunRecord | None:
+        with self.journal.observer.handling(self.journal, lease) as told:
+            record = self._work_on(lease, stop, interrupt)
+            told(record)
+            if record is not None:
+                self._deliver(record)
+            return record
+
+    def _work_on(
+        self, lease: RunLeaseHandle, stop: StopSignal, interrupt: Interrupt | None
+    ) -> RunRecord | None:
         """Call the handler on a claimed run and write how it ended; the record afterwards.
 
         However it is left, the lease is not renewed any more.
@@ -160,10 +170,7 @@ class Worker:
                 hand_back(lease, SHUTDOWN)
             abandon(lease, describe(e))
             raise
-        record = lease.record if lease.lost is None else self.ledger.get(lease.run_id)
-        if record is not None:
-            self._deliver(record)
-        return record
+        return lease.record if lease.lost is None else self.ledger.get(lease.run_id)
 
     def _begin(self, lease: RunLeaseHandle, stop: StopSignal) -> HandlerCall | None:
         """Start the handler; None for a run that cannot be read and was set aside."""

@@ -37,6 +37,7 @@ from .twins import Pending, like
 if TYPE_CHECKING:
     from ..postgres.database import HostPool
     from ..stopping import Interrupt
+    from ..telemetry.telemetry import Telemetry
     from ..transfer.lines import Exported
     from ..transfer.publishing import Imported
 
@@ -276,6 +277,7 @@ def open_async_journal(
     limits: DeploymentLimits | None = None,
     authorizer: Authorizer | None = None,
     registry: EventRegistry | None = None,
+    telemetry: Telemetry | bool | None = None,
     schema: str = "public",
     pool: HostPool | None = None,
     pooler: bool = False,
@@ -289,6 +291,7 @@ def open_async_journal(
         limits=limits,
         authorizer=authorizer,
         registry=registry,
+        telemetry=telemetry,
         schema=schema,
         pool=pool,
         pooler=pooler,

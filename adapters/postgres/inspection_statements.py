@@ -1,0 +1,70 @@
+"""The SQL statements that look at a whole journal on Postgres, each with why it is as it is."""
+
+from __future__ import annotations
+
+from .wire import BOOL, INT8, MOMENT, TEXT, statement
+
+NOW = statement("now", "SELECT clock_timestamp()", (), (MOMENT,))
+#: One pass over the runs' rows answers all there is to ask of them.
+RUN_GROUPS = statement(
+    "run_groups",
+    """
+    SELECT kind, status, count(*), count(*) FILTER (WHERE ready_at <= $1),
+        min(ready_at) FILTER (WHERE ready_at <= $1), count(attention), min(updated_at)
+    FROM @runs GROUP BY kind, status
+    """,
+    (MOMENT,),
+    (TEXT, TEXT, INT8, INT8, MOMENT, INT8, MOMENT),
+)
+#: A run that has ended is never written again, so its row tells when. Asked of those only whose
+#: result is not delivered.
+DELIVERY_GROUPS = statement(
+    "delivery_groups",
+    """
+    SELECT d.status, count(*), count(*) FILTER (WHERE d.status = 'unknown'
+        AND d.next_attempt_at IS NULL AND d.attention IS NULL), count(d.attention),
+        min(CASE WHEN d.status <> 'delivered'
+            THEN (SELECT updated_at FROM @runs r WHERE r.run_id = d.run_id) END)
+    FROM @delivery_outbox d GROUP BY d.status
+    """,
+    (),
+    (TEXT, INT8, INT8, INT8, MOMENT),
+)
+#: Tables and indexes of the journal and of its projections; $1: the schema's name.
+SIZE = statement(
+    "size",
+    """
+    SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = $1 AND c.relkind = 'r'
+        AND (c.relname = ANY ('{events,runs,delivery_outbox,tracking,snapshots,projections}')
+             OR starts_with(c.relname::text, 'projection_'))
+    """,
+    (TEXT,),
+    (INT8,),
+)
+UNDELIVERED_REFS = statement(
+    "undelivered_refs",
+    "SELECT DISTINCT delivery_ref FROM @delivery_outbox WHERE status <> 'delivered'"
+    " ORDER BY delivery_ref LIMIT $1",
+    (INT8,),
+    (TEXT,),
+)
+#: One that is not valid is kept up and not used: CREATE INDEX CONCURRENTLY was interrupted.
+INDEXES = statement(
+    "indexes",
+    """
+    SELECT c.relname::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+    JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND i.indisvalid
+    """,
+    (TEXT,),
+    (TEXT,),
+)
+#: As this connection has them; the process that serves it, and whether that is a standby's.
+SERVER = statement(
+    "server",
+    "SELECT current_setting('fsync'), current_setting('full_page_writes'),"
+    " current_setting('synchronous_commit'), pg_backend_pid()::bigint, pg_is_in_recovery()",
+    (),
+    (TEXT, TEXT, TEXT, INT8, BOOL),
+)
