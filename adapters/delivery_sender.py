@@ -29,6 +29,7 @@ from ..domain.gateway import (
 )
 from .clocks import RandomIds, ticks
 from .delivery_policy import DeliveryPolicy
+from .logs import fields
 from .masking import mask
 from .telemetry.observer import SILENT, Observer
 
@@ -79,7 +80,8 @@ class Sender:
             return act()
         except RunStoreError as e:
             if e.code == RUN_INTEGRITY_ERROR or e.reason == "different_request":
-                log.error("delivery %s was set aside: %s", invocation_id, e)
+                about = fields(error=e, invocation_id=invocation_id)
+                log.error("delivery %s was set aside: %s", invocation_id, e, extra=about)
                 self._ledger.set_aside(invocation_id, e.message)
                 return "set_aside"
             if e.code == RUN_CONFLICT:
@@ -139,7 +141,13 @@ class Sender:
     def _report_doubt(self, record: DeliveryRecord, error: Exception) -> None:
         definite = not _is_ambiguous(error)
         text = _told(error)
-        log.warning("delivery %s (%s): %s", record.invocation_id, record.delivery_ref, text)
+        log.warning(
+            "delivery %s (%s): %s",
+            record.invocation_id,
+            record.delivery_ref,
+            text,
+            extra=fields(record, error, owner=self._ledger.owner),
+        )
 
         def write() -> DeliveryRecord:
             due = None
@@ -159,7 +167,9 @@ class Sender:
         try:
             _patiently(write, self._ledger.ttl)
         except RunStoreError as error:
-            log.error("delivery %s: its end is not on record: %s", record.invocation_id, error)
+            about = fields(record, error, owner=self._ledger.owner)
+            text = "delivery %s: its end is not on record: %s"
+            log.error(text, record.invocation_id, error, extra=about)
 
 
 def _patiently(act: Callable[[], T], seconds: float) -> T:

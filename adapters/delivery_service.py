@@ -29,6 +29,7 @@ from .clocks import ticks
 from .delivery_policy import DeliveryPolicy
 from .delivery_sender import FIRST_WAIT, Sender
 from .journal import Journal
+from .logs import fields
 from .retrying import Pauses
 from .stopping import Interrupt, idle
 
@@ -190,7 +191,7 @@ class DeliveryService:
             except RunStoreError as error:
                 if not error.retryable:
                     raise
-                log.warning("delivering failed and goes on: %s", error)
+                log.warning("delivering failed and goes on: %s", error, extra=fields(error=error))
                 done = Pass()
             if done.delivered + done.unknown:
                 pauses.reset()

@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from ..domain.delivery import DeliveryStatus
-from ..domain.status import RunLifecycleStatus
+from ..domain.status import TERMINAL_STATUSES, RunLifecycleStatus
 from .inspection import Survey
 from .ports import ProjectionState
 
@@ -54,6 +54,7 @@ class JournalStats(_Part):
                             oldest_abandoned_age: since the longest ago
     set_aside               runs that were set aside; deliveries_set_aside: deliveries that were
     deliveries              how many there are, by status
+    oldest_ended_age        since the end of the run that ended first
     deliveries_waiting      those that wait for somebody's decision
     oldest_undelivered_age  since the end of the run whose result waits the longest
     events                  an upper bound: the highest position. Positions stay empty where a write
@@ -70,6 +71,7 @@ class JournalStats(_Part):
     abandoned: int
     oldest_abandoned_age: float | None
     set_aside: int
+    oldest_ended_age: float | None
     deliveries: tuple[DeliveryCount, ...]
     deliveries_waiting: int
     deliveries_set_aside: int
@@ -96,6 +98,9 @@ def stats_of(survey: Survey, projections: Iterable[ProjectionState]) -> JournalS
         abandoned=sum(g.due for g in running),
         oldest_abandoned_age=_age(now, (g.due_since for g in running)),
         set_aside=sum(g.set_aside for g in survey.runs),
+        oldest_ended_age=_age(
+            now, (g.oldest for g in survey.runs if g.status in TERMINAL_STATUSES)
+        ),
         deliveries=tuple(
             DeliveryCount(status=DeliveryStatus(g.status), count=g.deliveries)
             for g in sorted(survey.deliveries)

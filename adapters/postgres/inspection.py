@@ -33,7 +33,10 @@ class PostgresInspection(PostgresProcessRecorder):
         return [ref for (ref,) in self.database.read(sql.UNDELIVERED_REFS, limit)]
 
     def settings(self) -> list[Check]:
-        fsync, full_pages, commit, _process, standby = self.database.read(sql.SERVER)[0]
+        pooler = self._judged_pooler()
+        if pooler.verdict == "fail":
+            return [pooler]  # what is prepared may be gone with the next statement
+        fsync, full_pages, commit, standby = self.database.read(sql.SERVER)[0]
         there = {name for (name,) in self.database.read(sql.INDEXES, self.database.schema)}
         return [
             *(
@@ -43,15 +46,15 @@ class PostgresInspection(PostgresProcessRecorder):
             _judged_commit(commit),
             _judged_role(standby),
             missing_indexes(MIGRATIONS, there),
-            self._judged_pooler(),
+            pooler,
         ]
 
     def _judged_pooler(self) -> Check:
         """A pooler gives its clients process ids of its own making."""
 
         def work(session: Session) -> bool:
-            *_, served_by, _standby = session.run(sql.SERVER)[0]
-            return bool(served_by != session.connection.info.backend_pid)
+            row = session.connection.execute(sql.PROCESS, prepare=False).fetchone()
+            return row != (session.connection.info.backend_pid,)
 
         between, told = self.database.transaction(work), self.database.pooler
         if between and not told:

@@ -60,11 +60,13 @@ INDEXES = statement(
     (TEXT,),
     (TEXT,),
 )
-#: As this connection has them; the process that serves it, and whether that is a standby's.
+#: The process that serves a connection. As plain text: nothing may be prepared to find that out.
+PROCESS = b"SELECT pg_backend_pid()"
+#: As this connection has them; and whether the server is a standby.
 SERVER = statement(
     "server",
     "SELECT current_setting('fsync'), current_setting('full_page_writes'),"
-    " current_setting('synchronous_commit'), pg_backend_pid()::bigint, pg_is_in_recovery()",
+    " current_setting('synchronous_commit'), pg_is_in_recovery()",
     (),
-    (TEXT, TEXT, TEXT, INT8, BOOL),
+    (TEXT, TEXT, TEXT, BOOL),
 )

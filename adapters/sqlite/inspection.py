@@ -36,10 +36,13 @@ class SQLiteInspection(SQLiteProcessRecorder):
         return Survey(
             now,
             [
-                RunGroup(*group, _moment(since), aside, from_microseconds(oldest))
-                for *group, since, aside, oldest in runs
+                RunGroup(kind, status, count, due, _moment(since), aside, from_microseconds(oldest))
+                for kind, status, count, due, since, aside, oldest in runs
             ],
-            [DeliveryGroup(*group, _moment(since)) for *group, since in deliveries],
+            [
+                DeliveryGroup(status, count, waiting, aside, _moment(since))
+                for status, count, waiting, aside, since in deliveries
+            ],
             position or 0,
             _size(self.database.path),
         )
