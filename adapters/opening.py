@@ -44,8 +44,8 @@ def open_journal(
               is asked about every start, cancel, fail, resume and decision; without one all are
               allowed
     registry  the events that can be read; a host that adds or upcasts events passes its own
-    telemetry where spans and metrics go; None: to the process's OpenTelemetry SDK if it has set one
-              before. True: to whatever it sets; False: nowhere
+    telemetry where spans and metrics go: a Telemetry; None or True: the OpenTelemetry SDK that the
+              process has set up by now, if any, and True insists on the extra; False: nowhere
 
     For Postgres only:
     schema    the namespace of the journal's tables

@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 def observer_of(telemetry: Telemetry | bool | None) -> Observer:
     """The observer that the argument of `open_journal` stands for.
 
-    None stands for the process's own SDK, if it has set one: nobody can have done that without
-    loading OpenTelemetry, so nothing is loaded to find out.
+    Where nobody listens it is the silent one, so that nothing stands between the journal and its
+    store. None stands for the process's own SDK, if it has set one up: nobody can have done that
+    without loading OpenTelemetry, so nothing is loaded to find out.
     """
     if telemetry is False or (telemetry is None and "opentelemetry" not in sys.modules):
         return SILENT
-    if isinstance(telemetry, Observer):
-        return telemetry
-    if telemetry is not None and telemetry is not True:
-        raise refuse("argument", f"telemetry must be a Telemetry or a bool, not {telemetry!r}")
-    from .telemetry import Telemetry, is_wanted  # loads OpenTelemetry, which need not be installed
+    from .telemetry import Telemetry  # loads OpenTelemetry, which need not be installed
 
-    return Telemetry() if telemetry or is_wanted() else SILENT
+    if telemetry is None or telemetry is True:
+        telemetry = Telemetry()
+    if not isinstance(telemetry, Telemetry):
+        raise refuse("argument", f"telemetry must be a Telemetry or a bool, not {telemetry!r}")
+    return telemetry if telemetry.listens else SILENT

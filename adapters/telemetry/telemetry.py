@@ -44,7 +44,8 @@ class Telemetry(Observer):
     tracer_provider  where spans go; the process's own if it is not given
     meter_provider   where metrics go; likewise
 
-    Without an SDK both are OpenTelemetry's own that do nothing. Needs the extra
+    They count as they are when it is made: an SDK that is set up later is not heard of. Where both
+    are OpenTelemetry's own, which do nothing, nothing is measured either. Needs the extra
     `runjournal[telemetry]`: RUN_VALIDATION_ERROR / argument without.
     """
 
@@ -56,7 +57,9 @@ class Telemetry(Observer):
         tracers = tracer_provider or trace.get_tracer_provider()
         meters = meter_provider or metrics.get_meter_provider()
         #: Whether anybody listens to spans: making one up for nobody costs more than asking.
-        self.tracing = not is_silent(tracers)
+        self.tracing = not _is_silent(tracers)
+        #: Whether anybody listens at all.
+        self.listens = self.tracing or not _is_silent(meters)
         self._tracer = tracers.get_tracer(SCOPE)
         meter = meters.get_meter(SCOPE)
         self.append_duration = _histogram(meter, n.APPEND_DURATION)
@@ -156,14 +159,9 @@ class Telemetry(Observer):
                 raise
 
 
-def is_silent(provider: object) -> bool:
+def _is_silent(provider: object) -> bool:
     """Whether it is one of the API's own, which do nothing (or wait for one that does)."""
     return type(provider).__module__.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
-
-
-def is_wanted() -> bool:
-    """Whether this process has an SDK in place, for spans or for metrics."""
-    return not is_silent(trace.get_tracer_provider()) or not is_silent(metrics.get_meter_provider())
 
 
 def _counter(meter: metrics.Meter, metric: n.Metric) -> metrics.Counter:
