@@ -181,6 +181,7 @@ def test_projections(journal: Journal) -> None:
 def test_growth_counts_the_events_of_the_last_day(journal: Journal) -> None:
     for n in range(7):
         aged(journal, (10 - n) * DAY).start(f"old-{n}")
+    assert look(journal, "growth").message.startswith("about 0 events and ")
     for n in range(5):
         aged(journal, DAY / 2 - n).start(f"young-{n}")
     check = look(journal, "growth")
