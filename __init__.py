@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .adapters.projecting.runner import ProjectionRunner
     from .adapters.retrying import RetryPolicy
     from .adapters.slots import WorkerResult
+    from .adapters.telemetry.telemetry import Telemetry
     from .adapters.worker import ResultDelivery, Worker
     from .domain.delivery import DeliveryRecord, DeliveryStatus
     from .domain.delivery_ledger import DeliveryLedger
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from .projections.ports import ProjectionState
     from .projections.projector import Projector
     from .projections.replay import replay
+    from .projections.stats import JournalStats
     from .projections.timeline_parts import Timeline
 
 __version__ = "0.1.0"
@@ -88,6 +90,7 @@ _HOME = {
     "Event": "domain.events",
     "EventRegistry": "domain.registry",
     "Journal": "adapters.journal",
+    "JournalStats": "projections.stats",
     "JsonLinesGateway": "adapters.gateways.json_lines",
     "KeyRing": "adapters.key_ring",
     "Lease": "domain.record",
@@ -105,6 +108,7 @@ _HOME = {
     "RunStoreError": "domain.errors",
     "StopSignal": "adapters.handling",
     "Suspension": "domain.record",
+    "Telemetry": "adapters.telemetry.telemetry",
     "Timeline": "projections.timeline_parts",
     "WebhookGateway": "adapters.gateways.webhook",
     "Worker": "adapters.worker",
@@ -145,6 +149,7 @@ __all__ = [
     "Event",
     "EventRegistry",
     "Journal",
+    "JournalStats",
     "JsonLinesGateway",
     "KeyRing",
     "Lease",
@@ -162,6 +167,7 @@ __all__ = [
     "RunStoreError",
     "StopSignal",
     "Suspension",
+    "Telemetry",
     "Timeline",
     "WebhookGateway",
     "Worker",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..domain.checks import (
     check_choice,
@@ -30,6 +30,7 @@ from .codec import OrjsonCodec
 from .time_travel import no_run, no_version, version_at
 
 if TYPE_CHECKING:
+    from ..projections.stats import JournalStats
     from ..projections.timeline_parts import Timeline
 
 #: Events read in one short transaction when a whole stream is read.
@@ -154,6 +155,19 @@ class JournalReadings:
 
         ids = check_identifiers(run_ids, "run id")
         return render(self._store, self._codec, ids, payloads)
+
+    def stats(self) -> JournalStats:
+        """How the journal stands: runs, leases, deliveries, projections and size, in numbers.
+
+        Reads the row of each run and each delivery once, and no events: for every minute, not for
+        every second. Raises RUN_VALIDATION_ERROR / argument for a store that cannot be counted.
+        """
+        from ..projections.stats import stats_of  # likewise
+
+        store: Any = self._store
+        if not hasattr(store, "survey"):
+            raise refuse("argument", "this journal's store cannot be counted")
+        return stats_of(store.survey(), store.projection_states())
 
     def attention(self) -> list[Attention]:
         """Runs that were set aside because they could not be read, with the reason."""

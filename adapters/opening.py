@@ -15,9 +15,11 @@ from ..domain.registry import EventRegistry
 from .ciphering import MARK, Cipher
 from .codec import OrjsonCodec
 from .journal import Journal
+from .telemetry.choosing import observer_of
 
 if TYPE_CHECKING:
     from .postgres.database import HostPool
+    from .telemetry.telemetry import Telemetry
 
 
 def open_journal(
@@ -27,6 +29,7 @@ def open_journal(
     authorizer: Authorizer | None = None,
     registry: EventRegistry | None = None,
     cipher: Cipher | None = None,
+    telemetry: Telemetry | bool | None = None,
     schema: str = "public",
     pool: HostPool | None = None,
     pooler: bool = False,
@@ -45,6 +48,8 @@ def open_journal(
     registry  the events that can be read; a host that adds or upcasts events passes its own
     cipher    encrypts what is stored: a KeyRing, or a Cipher of the host's. Without one a journal
               whose newest event is encrypted is not written to: RUN_VALIDATION_ERROR / missing_key
+    telemetry where spans and metrics go: a Telemetry; None or True: the OpenTelemetry SDK that the
+              process has set up by now, if any, and True insists on the extra; False: nowhere
 
     For Postgres only:
     schema    the namespace of the journal's tables
@@ -57,6 +62,7 @@ def open_journal(
     Raises RUN_VALIDATION_ERROR / address or read_only, RUN_INTEGRITY_ERROR / not_a_journal,
     newer_database, damaged_database or missing_upcaster. A refused file is left untouched.
     """
+    observer = observer_of(telemetry)
     store = _store_for(url, schema, pool, pooler, create, notify, cipher)
     registry = registry or EventRegistry([*RUN_EVENTS, *DELIVERY_EVENTS, *AUDIT_EVENTS])
     try:
@@ -66,7 +72,7 @@ def open_journal(
         store.close()
         raise
     codec = OrjsonCodec(registry, cipher, writes_plain=plain)
-    return Journal(store, codec, limits or DeploymentLimits(), authorizer)
+    return Journal(store, codec, limits or DeploymentLimits(), authorizer, observer)
 
 
 def _is_encrypted(store: Any) -> bool:

@@ -56,6 +56,7 @@ class RunLedger(RunOperator):
         clock: Clock | None = None,
         limits: DeploymentLimits | None = None,
         authorizer: Authorizer | None = None,
+        on_loss: Callable[[RunStoreError], None] | None = None,
     ) -> None:
         self.owner = check_identifier(owner, "owner")
         self.lease_ttl = check_seconds(lease_ttl, "lease_ttl")
@@ -74,6 +75,7 @@ class RunLedger(RunOperator):
             )
         self.beat = beat
         super().__init__(Engine(store, codec, ids, ticks, make_lock, clock, limits, authorizer))
+        self._on_loss = on_loss
         self._handles: set[RunLeaseHandle] = set()
         self._adopted: WeakSet[AdoptedLease] = WeakSet()
 
@@ -235,6 +237,8 @@ class RunLedger(RunOperator):
     ) -> RunLeaseHandle:
         handle = RunLeaseHandle(self._engine, self.beat, record, reply, at, self._ended)
         self._handles.add(handle)
+        if self._on_loss is not None:
+            handle.on_lost(self._on_loss)
         if heartbeat:
             self.beat.watch(handle)
         return handle

@@ -38,6 +38,7 @@ from .twins import Pending, like
 if TYPE_CHECKING:
     from ..postgres.database import HostPool
     from ..stopping import Interrupt
+    from ..telemetry.telemetry import Telemetry
     from ..transfer.lines import Exported
     from ..transfer.publishing import Imported
 
@@ -278,6 +279,7 @@ def open_async_journal(
     authorizer: Authorizer | None = None,
     registry: EventRegistry | None = None,
     cipher: Cipher | None = None,
+    telemetry: Telemetry | bool | None = None,
     schema: str = "public",
     pool: HostPool | None = None,
     pooler: bool = False,
@@ -292,6 +294,7 @@ def open_async_journal(
         authorizer=authorizer,
         registry=registry,
         cipher=cipher,
+        telemetry=telemetry,
         schema=schema,
         pool=pool,
         pooler=pooler,

@@ -29,6 +29,7 @@ from ...domain.record import RunRecord
 from ...domain.status import RunLifecycleStatus
 from .deliveries import DeliveryRow, put
 from .history import MemoryHistory
+from .inspection import MemoryInspection
 from .projections import MemoryProjections
 from .recorder import Commit, Tables, library_event
 
@@ -42,7 +43,7 @@ class Row:
     attention: str | None = None
 
 
-class MemoryStore(MemoryHistory, MemoryProjections):
+class MemoryStore(MemoryHistory, MemoryProjections, MemoryInspection):
     """Streams, records and the outbox in dictionaries, with the semantics of the SQL stores.
 
     A record is kept as it is: it is frozen, and events are kept as their bytes. `rows[run_id]`

@@ -38,6 +38,7 @@ from .deliveries import PostgresDeliveries
 from .history import PostgresHistory
 from .horizon import Horizon, Probe
 from .host import HostTransaction
+from .inspection import PostgresInspection
 from .listener import Listener
 from .projections import PostgresProjections
 from .session import Session
@@ -46,7 +47,7 @@ from .writes import grant_command, lease_values, renewals, write_command
 _NO_LIMIT = 2**62
 
 
-class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
+class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections, PostgresInspection):
     """Streams, records and the outbox in one schema, for any number of hosts.
 
     Leases are judged on the server's clock, inside the statement that writes. The stamps inside

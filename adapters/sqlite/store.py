@@ -36,10 +36,11 @@ from . import statements as sql
 from .database import Database
 from .deliveries import SQLiteDeliveries, write_delivery
 from .history import SQLiteHistory
+from .inspection import SQLiteInspection
 from .projections import SQLiteProjections
 
 
-class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections):
+class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections, SQLiteInspection):
     """Streams, records and the outbox in one file, for all processes of one host.
 
     synchronous  FULL: a commit is on disk when it returns. NORMAL: a power loss may take the last

@@ -106,3 +106,15 @@ def wait_until() -> Callable[[Callable[[], Any]], None]:
             time.sleep(0.01)
 
     return wait
+
+
+@pytest.fixture
+def run_cli() -> Callable[..., tuple[int, str]]:
+    """Run a command whose exit code says something beside its output; both."""
+
+    def run(*args: str) -> tuple[int, str]:
+        result = CliRunner().invoke(app, args)
+        assert result.stderr == ""
+        return result.exit_code, result.stdout
+
+    return run
