@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .adapters.opening import open_journal
     from .adapters.part_processes import PartProcesses
     from .adapters.projecting.runner import ProjectionRunner
+    from .adapters.restoring import restore_backup
     from .adapters.retrying import RetryPolicy
     from .adapters.slots import WorkerResult
     from .adapters.worker import ResultDelivery, Worker
@@ -112,6 +113,7 @@ _HOME = {
     "open_async_journal": "adapters.aio.journal",
     "open_journal": "adapters.opening",
     "replay": "projections.replay",
+    "restore_backup": "adapters.restoring",
     "verify_signature": "adapters.gateways.signature",
 }
 
@@ -167,6 +169,7 @@ __all__ = [
     "open_async_journal",
     "open_journal",
     "replay",
+    "restore_backup",
     "verify_signature",
 ]
 

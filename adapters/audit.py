@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 from eventsourcing.persistence import IntegrityError
 from eventsourcing.persistence import StoredEvent as LibraryEvent
 
-from ..domain.audit import AUDIT_STREAM, BreakAcknowledged
+from ..domain.audit import AUDIT_STREAM, BreakAcknowledged, JournalRestored
 from ..domain.chain import GENESIS
 from ..domain.checks import check_identifier, check_text
 from ..domain.errors import RUN_CONFLICT, RunStoreError
 from ..domain.events import Event
+from ..domain.ports import StoredEvent
+from ..domain.tokens import POSITIONS_PASSED_OVER
 from ..projections.streams import Finding
 from .clocks import RandomIds
 from .codec import OrjsonCodec
@@ -56,27 +58,52 @@ class AuditLog:
                 return
             except IntegrityError:
                 continue  # somebody else was first
-        raise RunStoreError(
-            RUN_CONFLICT, "contended", f"{AUDIT_STREAM}: other writers were first {TRIES} times"
-        )
+        raise _contended()
+
+    def begin_epoch(
+        self, place: Literal["copy", "here"], actor: str, reason: str
+    ) -> JournalRestored:
+        """Begin a new token epoch and put on record why, in one append."""
+        command_id = RandomIds().new()
+        for _ in range(TRIES):
+            log = list(self.events())
+            epoch = self._store.read_epoch()
+            event = JournalRestored(
+                **self._stamp(log, command_id, actor),
+                place=place,
+                last_position=self._store.max_notification_id() or 0,
+                old_epoch=epoch,
+                new_epoch=epoch + 1,
+                reason=reason,
+            )
+            sealed = self._codec.seal(event, log[-1].hash if log else GENESIS)
+            stored = StoredEvent(*sealed[:4])
+            if self._store.raise_epoch(epoch + 1, stored, POSITIONS_PASSED_OVER):
+                return event
+        raise _contended()
+
+    def _stamp(self, log: list[Event], command_id: str, actor: str) -> dict[str, Any]:
+        """What every event of the log has, for the next one."""
+        last = log[-1] if log else None
+        now = self._store.now()
+        return {
+            "originator_id": AUDIT_STREAM,
+            "originator_version": last.originator_version + 1 if last else 1,
+            "timestamp": max(now, last.timestamp) if last else now,
+            "command_id": command_id,
+            "actor": actor,
+        }
 
     def _sealed(
         self, log: list[Event], new: list[Finding], actor: str, reason: str, command_id: str
     ) -> list[LibraryEvent]:
         """The events that acknowledge new findings, linked to the end of the log."""
-        now, version, head = self._store.now(), 0, GENESIS
-        if log:
-            last = log[-1]
-            now, version, head = max(now, last.timestamp), last.originator_version, last.hash
+        head = log[-1].hash if log else GENESIS
+        stamp = self._stamp(log, command_id, actor)
         stored: list[LibraryEvent] = []
-        for finding in new:
-            version += 1
+        for version, finding in enumerate(new, stamp["originator_version"]):
             event = BreakAcknowledged(
-                originator_id=AUDIT_STREAM,
-                originator_version=version,
-                timestamp=now,
-                command_id=command_id,
-                actor=actor,
+                **stamp | {"originator_version": version},
                 kind=finding.kind,
                 stream=finding.stream,
                 version=finding.version,
@@ -88,6 +115,12 @@ class AuditLog:
             head = sealed.hash
             stored.append(LibraryEvent(*sealed[:4]))
         return stored
+
+
+def _contended() -> RunStoreError:
+    return RunStoreError(
+        RUN_CONFLICT, "contended", f"{AUDIT_STREAM}: other writers were first {TRIES} times"
+    )
 
 
 def _acknowledged(events: Iterable[Event]) -> dict[str, BreakAcknowledged]:

@@ -54,8 +54,12 @@ def open_journal(
     newer_database, damaged_database or missing_upcaster. A refused file is left untouched.
     """
     store = _store_for(url, schema, pool, pooler, create, notify)
-    codec = OrjsonCodec(registry or EventRegistry([*RUN_EVENTS, *DELIVERY_EVENTS, *AUDIT_EVENTS]))
-    return Journal(store, codec, limits or DeploymentLimits(), authorizer)
+    return Journal(store, codec_for(registry), limits or DeploymentLimits(), authorizer)
+
+
+def codec_for(registry: EventRegistry | None) -> OrjsonCodec:
+    """How events are stored and read: those of the registry, or those that we have."""
+    return OrjsonCodec(registry or EventRegistry([*RUN_EVENTS, *DELIVERY_EVENTS, *AUDIT_EVENTS]))
 
 
 def _store_for(

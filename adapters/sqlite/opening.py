@@ -40,12 +40,17 @@ def migrate(conn: sqlite3.Connection, path: Path, patience: float) -> None:
 def _schema_version(conn: sqlite3.Connection, path: Path) -> int:
     (version,) = conn.execute("PRAGMA user_version").fetchone()
     if version > len(MIGRATIONS):
-        raise RunStoreError(
-            RUN_INTEGRITY_ERROR,
-            "newer_database",
-            f"{path} has schema version {version}; this code knows {len(MIGRATIONS)}",
-        )
+        raise newer(path, version)
     return int(version)
+
+
+def newer(path: Path, version: int) -> RunStoreError:
+    """The error for a file of newer code."""
+    return RunStoreError(
+        RUN_INTEGRITY_ERROR,
+        "newer_database",
+        f"{path} has schema version {version}; this code knows {len(MIGRATIONS)}",
+    )
 
 
 def _enter_wal(conn: sqlite3.Connection, path: Path, patience: float) -> None:
@@ -106,12 +111,7 @@ def check_file(path: Path) -> None:
         header = file.read(100)
     if not header:
         return  # an empty file is a new database, as it is for SQLite
-    if not header.startswith(_MAGIC[: len(header)]):
-        raise _foreign(path, "is no SQLite database")
-    if len(header) < 100:
-        raise _truncated(path)
-    if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
-        raise _foreign(path, "is a database of another application")
+    check_header(path, header)
     # SQLite writes the header, with the new size, before the pages: another process that is just
     # creating or folding in is through in a moment, and a file that is cut short stays so.
     end = time.monotonic() + GROWS_WITHIN
@@ -119,6 +119,16 @@ def check_file(path: Path) -> None:
         if time.monotonic() >= end:
             raise _truncated(path)
         time.sleep(0.005)
+
+
+def check_header(path: Path, header: bytes) -> None:
+    """Refuse a file that does not begin, with its first 100 bytes, as a journal's does."""
+    if not header.startswith(_MAGIC[: len(header)]):
+        raise _foreign(path, "is no SQLite database")
+    if len(header) < 100:
+        raise _truncated(path)
+    if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
+        raise _foreign(path, "is a database of another application")
 
 
 def _is_short(path: Path) -> bool:
