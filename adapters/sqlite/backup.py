@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ...domain.checks import refuse
 from ...domain.errors import RUN_INTEGRITY_ERROR, RunStoreError
-from .opening import check_header, newer
+from .opening import check_header, is_short, newer, truncated
 from .recorder import SQLiteRecorder
 from .statements import MIGRATIONS
 
@@ -52,6 +52,8 @@ def copy_backup(source: Path, target: Path) -> None:
     version = int.from_bytes(header[60:64], "big")
     if version > len(MIGRATIONS):
         raise newer(source, version)
+    if is_short(source):
+        raise truncated(source)
     shutil.copyfile(source, target)
     check_pages(target, str(source))
 

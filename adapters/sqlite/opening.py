@@ -115,9 +115,9 @@ def check_file(path: Path) -> None:
     # SQLite writes the header, with the new size, before the pages: another process that is just
     # creating or folding in is through in a moment, and a file that is cut short stays so.
     end = time.monotonic() + GROWS_WITHIN
-    while _is_short(path):
+    while is_short(path):
         if time.monotonic() >= end:
-            raise _truncated(path)
+            raise truncated(path)
         time.sleep(0.005)
 
 
@@ -126,12 +126,12 @@ def check_header(path: Path, header: bytes) -> None:
     if not header.startswith(_MAGIC[: len(header)]):
         raise _foreign(path, "is no SQLite database")
     if len(header) < 100:
-        raise _truncated(path)
+        raise truncated(path)
     if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
         raise _foreign(path, "is a database of another application")
 
 
-def _is_short(path: Path) -> bool:
+def is_short(path: Path) -> bool:
     """Whether the file is shorter than its header says, with no log that has the rest."""
     with path.open("rb") as file:
         header = file.read(100)
@@ -154,7 +154,8 @@ def _foreign(path: Path, what: str) -> RunStoreError:
     return RunStoreError(RUN_INTEGRITY_ERROR, "not_a_journal", f"{path} {what}")
 
 
-def _truncated(path: Path) -> RunStoreError:
+def truncated(path: Path) -> RunStoreError:
+    """The error for a file that ends too early."""
     return RunStoreError(RUN_INTEGRITY_ERROR, "damaged_database", f"{path} is cut short")
 
 
