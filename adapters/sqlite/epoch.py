@@ -13,13 +13,17 @@ from .recorder import SQLiteRecorder
 class SQLiteEpoch(SQLiteRecorder):
     """What SQLiteStore does for tokens that outlive a restore."""
 
-    #: As last read.
-    epoch = 0
+    #: As last read; None before the first time.
+    _epoch: int | None = None
+
+    @property
+    def epoch(self) -> int:
+        return self.read_epoch() if self._epoch is None else self._epoch
 
     def read_epoch(self) -> int:
         with self.database.reading() as conn:
-            self.epoch = epoch_of(conn)
-        return self.epoch
+            self._epoch = epoch_of(conn)
+        return self._epoch
 
     def raise_epoch(self, epoch: int, event: StoredEvent, pass_over: int) -> bool:
         try:
@@ -31,7 +35,7 @@ class SQLiteEpoch(SQLiteRecorder):
             if isinstance(e.__cause__, sqlite3.IntegrityError):
                 return False  # the stream is past its version
             raise
-        self.epoch = epoch
+        self._epoch = epoch
         return True
 
 

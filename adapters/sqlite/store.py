@@ -55,7 +55,6 @@ class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections, SQLiteEpoc
         super().__init__(
             database if isinstance(database, Database) else Database(database, synchronous)
         )
-        self.read_epoch()
 
     @property
     def atomicity(self) -> Atomicity:
@@ -82,7 +81,7 @@ class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections, SQLiteEpoc
             instant = now or datetime.now(UTC)  # only now: waiting for the lock counts
             reply = _write(conn, changes, guard, instant)
             if reply is None:
-                self.epoch = epoch_of(conn)
+                self._epoch = epoch_of(conn)
         except BaseException as e:
             self.database.rollback(conn)
             if isinstance(e, sqlite3.Error):
@@ -119,7 +118,7 @@ class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections, SQLiteEpoc
         with self.database.writing() as conn:
             instant = now or datetime.now(UTC)
             at = to_microseconds(instant)
-            self.epoch = epoch_of(conn)  # nobody raises it before this transaction ends
+            self._epoch = epoch_of(conn)  # nobody raises it before this transaction ends
             while len(granted) < limit and (rows := _due(conn, kinds, at, limit)):
                 for row in rows[: limit - len(granted)]:
                     if row[0] in seen:  # a ttl below the clock's step: due again at once
