@@ -109,7 +109,7 @@ def opened_copy(path: Path) -> contextlib.closing[Any]:
 
 def _verified(store: Any, codec: OrjsonCodec, name: str, progress: Progress) -> int:
     """How many events there are, all of them sound or known not to be."""
-    done = verify_journal(store, codec, None, progress)
+    done = verify_journal(store, codec, None, progress, None)
     if done.findings:
         first, more = done.findings[0].message, len(done.findings) - 1
         raise RunStoreError(
