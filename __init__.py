@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .adapters.opening import open_journal
     from .adapters.part_processes import PartProcesses
     from .adapters.projecting.runner import ProjectionRunner
+    from .adapters.restoring import restore_backup
     from .adapters.retrying import RetryPolicy
     from .adapters.slots import WorkerResult
     from .adapters.telemetry.telemetry import Telemetry
@@ -120,6 +121,7 @@ _HOME = {
     "open_async_journal": "adapters.aio.journal",
     "open_journal": "adapters.opening",
     "replay": "projections.replay",
+    "restore_backup": "adapters.restoring",
     "verify_signature": "adapters.gateways.signature",
 }
 
@@ -179,6 +181,7 @@ __all__ = [
     "open_async_journal",
     "open_journal",
     "replay",
+    "restore_backup",
     "verify_signature",
 ]
 

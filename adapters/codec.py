@@ -57,7 +57,7 @@ class OrjsonCodec:
         self, registry: EventRegistry, cipher: Cipher | None = None, *, writes_plain: bool = True
     ) -> None:
         self.registry = registry
-        self._cipher = cipher
+        self.cipher = cipher
         self._refuses = cipher is None and not writes_plain
 
     def encode(self, value: Any, what: str) -> Payload:
@@ -103,8 +103,8 @@ class OrjsonCodec:
             fields[name] = orjson.Fragment(value.data) if type(value) is Payload else value
         data = orjson.dumps(fields, default=_plain)
         stream, version, topic = event.originator_id, event.originator_version, event.topic
-        if self._cipher is not None:
-            data = enciphered(self._cipher, data, event_place(stream, version, topic))
+        if self.cipher is not None:
+            data = enciphered(self.cipher, data, event_place(stream, version, topic))
         return SealedEvent(
             stream, version, topic, data, chain_hash(previous, stream, version, topic, data)
         )
@@ -128,7 +128,7 @@ class OrjsonCodec:
 
     def _decrypted(self, stored: StoredEvent) -> bytes:
         stream, version, topic, data = stored
-        return deciphered(self._cipher, data, event_place(stream, version, topic))
+        return deciphered(self.cipher, data, event_place(stream, version, topic))
 
     def _fields(self, stored: StoredEvent) -> dict[str, Any]:
         stream, version, topic, data = stored

@@ -1,4 +1,4 @@
-"""JournalUpkeep: checking a Journal, and making its tables anew."""
+"""JournalUpkeep: checking a Journal, backing it up, and making its tables anew."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ..projections.rebuild import Repaired
 from ..projections.streams import Finding
 from ..projections.verify import quiet
 from .audit import AuditLog
+from .backup import BackedUp, Restored, back_up, check_restored
 from .checking import Verification, anchor_lines, rebuild_table, verify_journal
 from .projecting.face import JournalProjections
 from .projecting.rebuilding import RebuildProgress, Rebuilt, rebuild_projection
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class JournalUpkeep(JournalProjections):
-    """verify, anchor, acknowledge, rebuild."""
+    """verify, anchor, acknowledge, backup, restore_check, rebuild."""
 
     def verify(
         self,
@@ -53,6 +54,34 @@ class JournalUpkeep(JournalProjections):
         They stay findings; `verify` lists them apart from new ones.
         """
         AuditLog(self._store, self._codec).acknowledge(findings, actor, reason)
+
+    def backup(self, path: str | Path, progress: Callable[[int], None] = quiet) -> BackedUp:
+        """Write a SQLite journal as it is at this moment to a new file, while writers go on.
+
+        path      the new file: for its owner only, and there when it is complete, verified and on
+                  disk
+        progress  called with how many events of it were checked since the last call
+
+        `restore_backup` makes a journal of it. Raises RUN_VALIDATION_ERROR / argument for a file
+        that exists, a folder that does not, or a journal that is not in SQLite;
+        RUN_INTEGRITY_ERROR / damaged_database or unsound for a journal that is not as it was
+        written, unless that was acknowledged.
+        """
+        return back_up(self._store, self._codec, Path(path), progress)
+
+    def restore_check(
+        self, actor: str, reason: str, progress: Callable[[int], None] = quiet
+    ) -> Restored:
+        """Go on with a journal whose server or file may have been put back to an earlier state.
+
+        actor, reason  who says so and why; kept in `journal/audit`
+        progress       called with how many events were checked since the last call
+
+        Verifies it, raises the token epoch, passes over positions, and takes the place where it is
+        now for its own, so that leases are granted again. Stop nobody for it: holders go on where
+        their run is as they left it. Raises RUN_INTEGRITY_ERROR / unsound.
+        """
+        return check_restored(self._store, self._codec, actor, reason, progress)
 
     @overload
     def rebuild(

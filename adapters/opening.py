@@ -64,15 +64,22 @@ def open_journal(
     """
     observer = observer_of(telemetry)
     store = _store_for(url, schema, pool, pooler, create, notify, cipher)
-    registry = registry or EventRegistry([*RUN_EVENTS, *DELIVERY_EVENTS, *AUDIT_EVENTS])
     try:
         # One process that lacks its key file must not write in plain what the others encrypt.
         plain = cipher is not None or not _is_encrypted(store)
     except BaseException:
         store.close()
         raise
-    codec = OrjsonCodec(registry, cipher, writes_plain=plain)
+    codec = codec_for(registry, cipher, writes_plain=plain)
     return Journal(store, codec, limits or DeploymentLimits(), authorizer, observer)
+
+
+def codec_for(
+    registry: EventRegistry | None, cipher: Cipher | None, *, writes_plain: bool = True
+) -> OrjsonCodec:
+    """How events are stored and read: those of the registry, or those that we have."""
+    known = registry or EventRegistry([*RUN_EVENTS, *DELIVERY_EVENTS, *AUDIT_EVENTS])
+    return OrjsonCodec(known, cipher, writes_plain=writes_plain)
 
 
 def _is_encrypted(store: Any) -> bool:

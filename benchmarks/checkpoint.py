@@ -54,7 +54,7 @@ def same_writes(path: Path, synchronous: str) -> Contestant:
         stamp = to_microseconds(record.updated_at)
     conn = connect(path, synchronous)
     # Closing has released the run: held again, without end.
-    conn.execute("UPDATE runs SET status = 'running', ready_at = ?", (2**60,))
+    conn.execute("UPDATE runs SET status = 'running', ready_at = ?, head = ?", (2**60, head))
     (version,) = conn.execute("SELECT version FROM runs").fetchone()
     frame = b"x" * around
 
@@ -62,7 +62,7 @@ def same_writes(path: Path, synchronous: str) -> Contestant:
         nonlocal version
         for i in range(count):
             conn.execute("BEGIN IMMEDIATE")
-            row = (version + 1, stamp, checkpoint, head, "run", version, 1, stamp)
+            row = (version + 1, stamp, checkpoint, head, "run", version, head, 1, stamp)
             if conn.execute(statements.SAVE_CHECKPOINT, row).rowcount != 1:
                 raise RuntimeError("lost the run")
             body = frame + json.dumps(PAYLOADS[i % 64], separators=(",", ":")).encode()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from .events import Event
 
@@ -29,4 +29,23 @@ class BreakAcknowledged(AuditEvent):
     reason: str
 
 
-AUDIT_EVENTS: tuple[type[AuditEvent], ...] = (BreakAcknowledged,)
+class JournalRestored(AuditEvent):
+    """The journal was put back to an earlier state, or may have been: a new token epoch began.
+
+    place          "copy": a backup was restored to a new place; "here": the journal was checked
+                   where it is, after its server or its file had been replaced
+    last_position  the position of the last event that came back
+    old_epoch, new_epoch
+                   the token epoch before and from now on
+    """
+
+    topic: ClassVar[str] = "audit.journal_restored"
+
+    place: Literal["copy", "here"]
+    last_position: int
+    old_epoch: int
+    new_epoch: int
+    reason: str
+
+
+AUDIT_EVENTS: tuple[type[AuditEvent], ...] = (BreakAcknowledged, JournalRestored)

@@ -179,6 +179,7 @@ class Engine:
         """The events sealed onto the chain, a requested delivery, and the record they lead to."""
         record = before
         version, head = (0, GENESIS) if before is None else (before.version, before.head)
+        expected_head = head
         sealed: list[SealedEvent] = []
         for event in events:
             stored = self._codec.seal(event, head)
@@ -186,7 +187,7 @@ class Engine:
             record = evolve(record, event, head)
             sealed.append(stored)
         assert record is not None  # decide gave at least one event
-        changes = [Change(sealed[0].stream, version, tuple(sealed), record)]
+        changes = [Change(sealed[0].stream, version, tuple(sealed), record, expected_head)]
         if record.delivery_ref is not None and record.is_terminal:
             changes += self._delivery(record, events[-1])
         return changes, record
@@ -222,7 +223,7 @@ class Engine:
                 if version != asked:  # else a write of ours may land yet: what allowed it stands
                     self._authorize(command, record, now)
                     asked = version
-                events = decide(record, command, now, self.limits)
+                events = decide(record, command, now, self.limits, self.store.epoch)
                 if not events:
                     assert record is not None  # only a record can already be so
                     return Performed(record, None, at)

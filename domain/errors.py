@@ -99,6 +99,7 @@ CAUSES: Final[dict[tuple[str, str], Cause]] = {
     (RUN_VALIDATION_ERROR, "missing_key"): Cause(
         "open the journal with the key that is named, or say that it is lost"
     ),
+    (RUN_VALIDATION_ERROR, "backup_file"): Cause("name a file that `runjournal backup` wrote"),
     (RUN_VALIDATION_ERROR, "closed"): Cause("open the journal again"),
     (RUN_LIMIT_EXCEEDED, "checkpoint_bytes"): Cause("store the data elsewhere and save a ref"),
     (RUN_LIMIT_EXCEEDED, "input_bytes"): Cause("store the data elsewhere and pass a ref"),
@@ -118,10 +119,16 @@ CAUSES: Final[dict[tuple[str, str], Cause]] = {
     (RUN_INTEGRITY_ERROR, "missing_upcaster"): Cause("register the missing upcaster"),
     (RUN_INTEGRITY_ERROR, "not_a_journal"): Cause("name a runjournal database, or run migrate"),
     (RUN_INTEGRITY_ERROR, "newer_database"): Cause("upgrade runjournal"),
+    (RUN_INTEGRITY_ERROR, "unsound"): Cause(
+        "run `runjournal verify`; what is known and stays so can be acknowledged"
+    ),
     (RUN_INTEGRITY_ERROR, "damaged_database"): Cause("restore the database from a backup"),
     (RUN_STORE_ATOMIC_REQUIRED, "atomicity"): Cause("use a journal in a database"),
     (RUN_STORE_UNAVAILABLE, "busy"): Cause("other writers kept the store busy; try again", True),
     (RUN_STORE_UNAVAILABLE, "failed"): Cause("look at the store (disk space, permissions)", True),
+    (RUN_STORE_UNAVAILABLE, "moved"): Cause(
+        "run `runjournal restore-check`: it verifies the journal and raises the token epoch", True
+    ),
     (RUN_OUTCOME_UNKNOWN, "reply_lost"): Cause("ask ledger.resolve(command_id, run_id)", True),
 }  # fmt: skip
 

@@ -129,3 +129,19 @@ class HistoryStore(Protocol):
         order given; a lease's deadline is what its events say.
         """
         ...
+
+    def read_epoch(self) -> int:
+        """The token epoch as stored; `RunStore.epoch` is at least that from now on."""
+        ...
+
+    def raise_epoch(self, epoch: int, event: StoredEvent, pass_over: int) -> bool:
+        """Begin the next token epoch, and append the event that says so, in one transaction.
+
+        epoch      the new epoch; it must be the stored one + 1
+        pass_over  how many positions are left out before the event
+
+        False, and nothing is written, if the epoch is another one or the event's stream is past its
+        version. A store that knows where it is (RUN_STORE_UNAVAILABLE / moved) takes the place it
+        is at now for its own.
+        """
+        ...

@@ -140,7 +140,7 @@ class RunLedger(RunOperator):
                 owner=self.owner,
                 ttl=self.lease_ttl,
             )
-            events = decide(record, command, now, self._engine.limits)
+            events = decide(record, command, now, self._engine.limits, self._engine.store.epoch)
             return self._engine.changes(record, events)[0]
 
         granted = self._engine.store.claim(wanted, count, grant, at.given)

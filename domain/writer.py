@@ -173,7 +173,7 @@ class HolderWriter:
                 self._renew()
                 at = self._engine.instant()
             before = self.record
-            events = decide(before, command, at.now, self._engine.limits)
+            events = decide(before, command, at.now, self._engine.limits, self._engine.store.epoch)
             if not events:
                 return before
             # Until the reply is in, an interrupt leaves this write's fate open: it is settled then.
@@ -230,7 +230,8 @@ class HolderWriter:
         if self._has_landed(write):
             return True
         stored, _now = self._engine.read(write.before.run_id)
-        if stored is None or stored.version != write.before.version:
+        before = write.before
+        if stored is None or (stored.version, stored.head) != (before.version, before.head):
             # It may have landed between the two readings, and a version moves only once.
             if self._has_landed(write):
                 return True

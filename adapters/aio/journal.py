@@ -21,6 +21,7 @@ from ...projections.projector import Projector
 from ...projections.rebuild import Repaired
 from ...projections.streams import Finding
 from ...projections.verify import quiet
+from ..backup import BackedUp, Restored
 from ..checking import Verification
 from ..ciphering import Cipher
 from ..clocks import ticks
@@ -177,6 +178,20 @@ class AsyncJournal(AsyncJournalReadings):
     @like(Journal.acknowledge)
     async def acknowledge(self, findings: Iterable[Finding], actor: str, reason: str) -> None:
         await self._threads.call(self._journal.acknowledge, findings, actor, reason)
+
+    @like(Journal.backup)
+    async def backup(self, path: str | Path, progress: Callable[[int], None] = quiet) -> BackedUp:
+        return await self._threads.long(
+            lambda stop: self._journal.backup(path, _until(stop, progress))
+        )
+
+    @like(Journal.restore_check)
+    async def restore_check(
+        self, actor: str, reason: str, progress: Callable[[int], None] = quiet
+    ) -> Restored:
+        return await self._threads.long(
+            lambda stop: self._journal.restore_check(actor, reason, _until(stop, progress))
+        )
 
     @overload
     async def rebuild(

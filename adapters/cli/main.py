@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 from . import (
     audit_commands,
+    backup_commands,
     checkpoint_command,
     delivery_commands,
     demo_command,
@@ -172,6 +173,9 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "export": transfer_commands.export,
     "import": transfer_commands.import_,
     "copy": transfer_commands.copy,
+    "backup": backup_commands.backup,
+    "restore": backup_commands.restore,
+    "restore-check": backup_commands.restore_check,
     "checkpoint": checkpoint_command.checkpoint,
     "migrate": migrate_command.migrate,
     "demo": demo_command.demo,

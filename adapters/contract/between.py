@@ -45,6 +45,10 @@ class Between:
     def atomicity(self) -> Atomicity:
         return self.store.atomicity
 
+    @property
+    def epoch(self) -> int:
+        return self.store.epoch
+
     def now(self) -> datetime:
         return self.store.now()
 

@@ -99,6 +99,21 @@ MIGRATIONS: tuple[str, ...] = (
         tables_made        bigint NOT NULL
     ) WITH (fillfactor = 50);
     """,
+    """
+    -- Which server and which timeline this is; NULL where the server does not tell.
+    CREATE FUNCTION this_server() RETURNS text LANGUAGE plpgsql AS $$
+    BEGIN
+        RETURN (SELECT system_identifier FROM pg_control_system())
+            || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8);
+    EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function
+        OR object_not_in_prerequisite_state THEN
+        RETURN NULL;
+    END $$;
+    -- One row. epoch: what every fencing token that is granted from now on is above. server: where
+    -- they are granted; the table's oid is another one wherever a dump was restored.
+    CREATE TABLE token_epoch (epoch bigint NOT NULL, server text);
+    INSERT INTO token_epoch VALUES (0, this_server() || '/' || 'token_epoch'::regclass::oid);
+    """,
 )
 
 

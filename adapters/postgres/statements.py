@@ -98,6 +98,36 @@ BEGIN = statement("begin", "BEGIN", (), ())
 COMMIT = statement("commit", "COMMIT", (), ())
 ROLLBACK = statement("rollback", "ROLLBACK", (), ())
 
+# The token epoch.
+
+#: With it, whether grants go on elsewhere than where this is.
+TOKEN_EPOCH = statement(
+    "token_epoch",
+    "SELECT epoch, coalesce(server <> @this_server() || '/' || tableoid, false) FROM @token_epoch",
+    (),
+    (INT8, BOOL),
+)
+#: Whoever raises it notes where this is.
+RAISE_EPOCH = statement(
+    "raise_epoch",
+    """
+    UPDATE @token_epoch SET epoch = $1, server = @this_server() || '/' || tableoid
+    WHERE epoch = $1 - 1 RETURNING epoch
+    """,
+    (INT8,),
+    (INT8,),
+)
+#: A sequence does not roll back: positions that are passed over stay so.
+PASS_OVER = statement(
+    "pass_over",
+    """
+    SELECT setval(s.name, nextval(s.name) + $1)
+    FROM (SELECT pg_get_serial_sequence('@events', 'position')::regclass AS name) AS s
+    """,
+    (INT8,),
+    (INT8,),
+)
+
 # Reading.
 
 #: The clock comes along, so that a decision has the store's instant.

@@ -35,6 +35,7 @@ from . import statements as sql
 from .append_statements import TELLING
 from .database import LOCK_TIMEOUT, Database
 from .deliveries import PostgresDeliveries
+from .epoch import PostgresEpoch
 from .history import PostgresHistory
 from .horizon import Horizon, Probe
 from .host import HostTransaction
@@ -47,7 +48,9 @@ from .writes import grant_command, lease_values, renewals, write_command
 _NO_LIMIT = 2**62
 
 
-class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections, PostgresInspection):
+class PostgresStore(
+    PostgresDeliveries, PostgresHistory, PostgresProjections, PostgresInspection, PostgresEpoch
+):
     """Streams, records and the outbox in one schema, for any number of hosts.
 
     Leases are judged on the server's clock, inside the statement that writes. The stamps inside
@@ -76,7 +79,7 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections, Po
         """The same journal through a connection of the host's, inside its transaction."""
         host = HostTransaction(conn, self.database.schema)
         store = PostgresStore(host, notify=self._notify, cipher=self.cipher)
-        store._ahead = self._ahead
+        store._ahead, store._epoch = self._ahead, self._epoch
         return store
 
     @property
@@ -115,7 +118,10 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections, Po
             if isinstance(e.__cause__, psycopg.errors.UniqueViolation):
                 return None  # one of the streams is already past its expected version
             raise
-        return self._reply(rows[0], changes[0].record, now) if rows else None
+        if rows:
+            return self._reply(rows[0], changes[0].record, now)
+        self.after_lost_guard(changes[0].record, guard)
+        return None
 
     def _reply(self, row: tuple[Any, ...], record: Any, now: datetime | None) -> Reply:
         at, ready_at, moved = row
@@ -180,7 +186,7 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections, Po
             while wanted and len(granted) < limit:
                 attempted: list[Change] = []
                 try:
-                    found, taken = self._claim(
+                    found, taken, lost = self._claim(
                         wanted, limit - len(granted), grant, now, probe, attempted
                     )
                 except RunStoreError as e:
@@ -191,6 +197,8 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections, Po
                 # Only runs that were set aside or ended make another look worth while.
                 if found == len(taken):
                     break
+                if lost and not self.may_look_again(granted):
+                    return granted
             if len(granted) >= limit:
                 break
         return granted
@@ -209,10 +217,13 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections, Po
         now: datetime | None,
         probe: Probe,
         attempted: list[Change],
-    ) -> tuple[int, list[Granted]]:
-        """Two trips: lock the longest due runs of each kind; write the grants and commit."""
+    ) -> tuple[int, list[Granted], bool]:
+        """Two trips: lock the longest due runs of each kind; write the grants and commit.
 
-        def work(session: Session) -> tuple[int, list[Granted]]:
+        How many were found, what was granted, and whether a guard was lost.
+        """
+
+        def work(session: Session) -> tuple[int, list[Granted], bool]:
             probes = [(sql.DUE, (kind, now, limit, probe.since(kind))) for kind in kinds]
             _, *found = session.run_batch((sql.BEGIN, ()), *probes)
             for kind, rows in zip(kinds, found, strict=True):
@@ -221,7 +232,7 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections, Po
             rows = rows[:limit]
             if not rows:
                 session.run(sql.ROLLBACK)
-                return 0, []
+                return 0, [], False
             decided = [self._granting(row, grant, now) for row in rows]
             # Only grants: whether a run was ended is for nobody here to know.
             attempted[:] = [
@@ -239,7 +250,11 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections, Po
                 for outcome, answer in zip(decided, written, strict=True)
                 if answer and (record := _granted(outcome)) is not None
             ]
-            return len(rows), taken
+            lost = any(
+                not answer and not isinstance(outcome, RunStoreError)
+                for outcome, answer in zip(decided, written, strict=True)
+            )
+            return len(rows), taken, lost
 
         return self.database.transaction(work)
 

@@ -33,6 +33,7 @@ def write_command(
         return sql.SAVE_CHECKPOINT, (
             record.run_id,
             change.expected_version,
+            change.expected_head,
             record.version,
             guard.fencing_token,
             now,
@@ -50,7 +51,8 @@ def write_command(
     token = None if guard is None else guard.fencing_token
     live = guard is not None and guard.lease == "live"
     statement = sql.ADVANCE if one_event else sql.ADVANCE_MANY
-    return statement, (*values, change.expected_version, token, live, *events)
+    expected = change.expected_version, change.expected_head
+    return statement, (*values, *expected, token, live, *events)
 
 
 def grant_command(

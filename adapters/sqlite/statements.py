@@ -89,6 +89,11 @@ MIGRATIONS: tuple[str, ...] = (
         tables_made        INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
     """,
+    """
+    -- One row: what every fencing token that is granted from now on is above (domain/tokens.py).
+    CREATE TABLE token_epoch (epoch INTEGER NOT NULL) STRICT;
+    INSERT INTO token_epoch VALUES (0);
+    """,
 )
 
 _RECORD = (
@@ -106,7 +111,7 @@ CREATE_RUN = (
 )
 _SAVE_CHECKPOINT = (
     "UPDATE runs SET version = ?, updated_at = ?, checkpoint = ?, head = ?{moved}"
-    " WHERE run_id = ? AND version = ?"
+    " WHERE run_id = ? AND version = ? AND head = coalesce(?, head)"
     " AND status = 'running' AND fencing_token = ? AND ready_at > ?"
 )
 #: The hot path, for a deadline far ahead: naming ready_at in SET would rewrite its index.
@@ -116,15 +121,18 @@ SAVE_CHECKPOINT_AND_RENEW = _SAVE_CHECKPOINT.format(moved=", ready_at = ?")
 
 _ADVANCE = (
     "UPDATE runs SET status = ?, version = ?, fencing_token = ?, ready_at = ?, attention = NULL,"
-    " updated_at = ?, checkpoint = ?, head = ?, body = ? WHERE run_id = ? AND version = ?"
+    " updated_at = ?, checkpoint = ?, head = ?, body = ?"
+    " WHERE run_id = ? AND version = ? AND head = coalesce(?, head)"
 )
+#: A token that is new must be of the present epoch.
+_TOKEN = " AND (fencing_token = ?3 OR ?3 > (SELECT epoch * 4294967296 FROM token_epoch))"
 #: A lifecycle change decided on a version.
-ADVANCE = _ADVANCE
+ADVANCE = _ADVANCE + _TOKEN
 #: The same by the holder: its token and its deadline must still be good.
 ADVANCE_LIVE = _ADVANCE + " AND status = 'running' AND fencing_token = ? AND ready_at > ?"
 #: A takeover: a renewal that came first must win. What was set aside has no deadline left.
 ADVANCE_EXPIRED = (
-    _ADVANCE + " AND status = 'running' AND fencing_token = ? AND coalesce(ready_at, 0) <= ?"
+    ADVANCE + " AND status = 'running' AND fencing_token = ? AND coalesce(ready_at, 0) <= ?"
 )
 
 INSERT_EVENT = "INSERT INTO events (stream, version, topic, state) VALUES (?, ?, ?, ?)"
@@ -159,6 +167,16 @@ SET_ASIDE_QUEUED = SET_ASIDE + " AND status = 'queued'"
 ATTENTION = (
     "SELECT run_id, attention FROM runs WHERE attention IS NOT NULL UNION ALL"
     " SELECT run_id, attention FROM delivery_outbox WHERE attention IS NOT NULL ORDER BY 1, 2"
+)
+
+# The token epoch.
+
+TOKEN_EPOCH = "SELECT epoch FROM token_epoch"
+RAISE_EPOCH = "UPDATE token_epoch SET epoch = ?1 WHERE epoch = ?1 - 1"
+#: Positions go on from the highest one there is.
+INSERT_FAR_AHEAD = (
+    "INSERT INTO events (position, stream, version, topic, state)"
+    " SELECT coalesce(max(position), 0) + ?, ?, ?, ?, ? FROM events"
 )
 
 # Deliveries.

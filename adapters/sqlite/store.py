@@ -24,6 +24,7 @@ from ...domain.ports import (
     StoredEvent,
 )
 from ...domain.record import RunRecord
+from ...domain.tokens import is_of
 from ..ciphering import Cipher
 from ..rows import (
     body_of,
@@ -33,14 +34,18 @@ from ..rows import (
     to_microseconds,
 )
 from . import statements as sql
+from .backup import SQLiteBackup
 from .database import Database
 from .deliveries import SQLiteDeliveries, write_delivery
+from .epoch import SQLiteEpoch, epoch_of
 from .history import SQLiteHistory
 from .inspection import SQLiteInspection
 from .projections import SQLiteProjections
 
 
-class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections, SQLiteInspection):
+class SQLiteStore(
+    SQLiteDeliveries, SQLiteHistory, SQLiteProjections, SQLiteInspection, SQLiteEpoch, SQLiteBackup
+):
     """Streams, records and the outbox in one file, for all processes of one host.
 
     synchronous  FULL: a commit is on disk when it returns. NORMAL: a power loss may take the last
@@ -85,6 +90,8 @@ class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections, SQLiteInsp
         try:
             instant = now or datetime.now(UTC)  # only now: waiting for the lock counts
             reply = _write(conn, changes, guard, instant, self.cipher)
+            if reply is None:
+                self._epoch = epoch_of(conn)
         except BaseException as e:
             self.database.rollback(conn)
             if isinstance(e, sqlite3.Error):
@@ -121,6 +128,7 @@ class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections, SQLiteInsp
         with self.database.writing() as conn:
             instant = now or datetime.now(UTC)
             at = to_microseconds(instant)
+            self._epoch = epoch_of(conn)  # nobody raises it before this transaction ends
             while len(granted) < limit and (rows := _due(conn, kinds, at, limit)):
                 for row in rows[: limit - len(granted)]:
                     if row[0] in seen:  # a ttl below the clock's step: due again at once
@@ -247,7 +255,12 @@ def _save_checkpoint(
     at = to_microseconds(instant)
     stamp = to_microseconds(record.updated_at)
     row = (record.version, stamp, checkpoint_of(record, cipher), record.head)
-    where = (record.run_id, change.expected_version, guard.fencing_token)
+    where = (
+        record.run_id,
+        change.expected_version,
+        change.expected_head,
+        guard.fencing_token,
+    )
     # The deadline is guarded and looked at in one go; only near its end is it moved.
     far = max(at, at + ttl // 2 - 1)
     if conn.execute(sql.SAVE_CHECKPOINT, (*row, *where, far)).rowcount == 1:
@@ -278,11 +291,13 @@ def _advance(
         body_of(record, cipher),
     )
     if change.expected_version == 0:
+        if record.fencing_token and not is_of(record.fencing_token, epoch_of(conn)):
+            return None
         created = to_microseconds(record.created_at)
         values = (record.run_id, record.kind, *row[:4], created, *row[4:])
         written = conn.execute(sql.CREATE_RUN, values)
     else:
-        where: tuple[Any, ...] = (record.run_id, change.expected_version)
+        where: tuple[Any, ...] = (record.run_id, change.expected_version, change.expected_head)
         if guard is None:
             statement = sql.ADVANCE
         else:

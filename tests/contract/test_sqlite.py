@@ -5,13 +5,20 @@ from contextlib import closing
 from pathlib import Path
 
 from runjournal import KeyRing
-from runjournal.adapters.contract import FarExclusionContract, PersistenceContract, RunStoreContract
+from runjournal.adapters.contract import (
+    FarEpochContract,
+    FarExclusionContract,
+    PersistenceContract,
+    RunStoreContract,
+)
 from runjournal.adapters.sqlite.store import SQLiteStore
 
 from ..receivers import spoil_row
 
 
-class TestSQLiteStore(RunStoreContract, PersistenceContract, FarExclusionContract):
+class TestSQLiteStore(
+    RunStoreContract, PersistenceContract, FarExclusionContract, FarEpochContract
+):
     def make_store(self, tmp_path: Path) -> SQLiteStore:
         return SQLiteStore(tmp_path / "runs.db")
 

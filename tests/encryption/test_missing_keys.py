@@ -100,7 +100,7 @@ def test_a_mixed_journal(journal_url: str) -> None:
     with open_journal(journal_url) as journal:
         fill_with_canaries(journal)
         if journal_url == "memory:":
-            journal._codec._cipher = ring("old")
+            journal._codec.cipher = ring("old")
             check_mixed(journal)
             return
     with open_journal(journal_url, cipher=ring("old")) as journal:

@@ -25,7 +25,7 @@ def rotated(journal_url: str, request: pytest.FixtureRequest) -> Any:
         journal = open_journal(journal_url, cipher=before)
         done = first(journal)
         if journal_url == "memory:":  # what is in memory cannot be opened again
-            journal._codec._cipher = ring("new", "old")
+            journal._codec.cipher = ring("new", "old")
         else:
             journal.close()
             journal = open_journal(journal_url, cipher=ring("new", "old"))

@@ -22,6 +22,7 @@ from runjournal.adapters.postgres.database import Database
 #: What a runtime role needs, and no more. docs/postgres.md says the same.
 RUNTIME = {
     "runjournal_schema": ["SELECT"],
+    "token_epoch": ["SELECT"],
     "events": ["SELECT", "INSERT"],
     "runs": ["SELECT", "INSERT", "UPDATE"],
     "delivery_outbox": ["SELECT", "INSERT", "UPDATE"],

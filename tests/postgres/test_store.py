@@ -7,7 +7,12 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from runjournal.adapters.contract import FarExclusionContract, PersistenceContract, RunStoreContract
+from runjournal.adapters.contract import (
+    FarEpochContract,
+    FarExclusionContract,
+    PersistenceContract,
+    RunStoreContract,
+)
 from runjournal.adapters.contract.tools import refused
 from runjournal.adapters.postgres.database import Database
 from runjournal.adapters.postgres.store import PostgresStore
@@ -15,7 +20,7 @@ from runjournal.adapters.postgres.store import PostgresStore
 from ..receivers import spoil_row
 
 
-class StoreOnPostgres(RunStoreContract, PersistenceContract):
+class StoreOnPostgres(RunStoreContract, PersistenceContract, FarEpochContract):
     pooler = False
 
     @pytest.fixture(autouse=True)
