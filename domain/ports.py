@@ -18,6 +18,7 @@ from .delivery_store import DeliveryStore
 from .errors import RUN_INTEGRITY_ERROR, RUN_LIMIT_EXCEEDED
 from .events import Event, Payload
 from .history_store import ExclusiveHold, HistoryStore
+from .prune_store import PruneStore
 from .record import RunRecord
 
 if TYPE_CHECKING:
@@ -158,7 +159,8 @@ class RunStore(DeliveryStore, Protocol):
     ) -> Reply | None:
         """Write all changes in one transaction, or nothing.
 
-        Guards of the store: each stream is at its expected version; `guard` holds for the run of
+        Guards of the store: each stream is at its expected version, and a new one was not pruned
+        (`buried`) however close the two come together; `guard` holds for the run of
         the first change, judged on the store's clock after any wait for a lock. A lost guard
         returns None and leaves no trace.
         Deadlines: a record with a lease gets the deadline instant + ttl, but a write under a live
@@ -166,6 +168,10 @@ class RunStore(DeliveryStore, Protocol):
         `available_at`, or at once.
         `patience` is how many seconds the store may wait for other writers.
         """
+        ...
+
+    def buried(self, run_id: str) -> RunRecord | None:
+        """What is left of a run that was pruned, with `pruned_at`; None if it was not."""
         ...
 
     def renew(self, leases: Sequence[LeaseRef], now: datetime | None = None) -> dict[str, Reply]:
@@ -238,8 +244,8 @@ class RunStore(DeliveryStore, Protocol):
         ...
 
 
-class JournalStore(RunStore, HistoryStore, Protocol):
-    """A RunStore whose journal can also be checked and rebuilt."""
+class JournalStore(RunStore, HistoryStore, PruneStore, Protocol):
+    """A RunStore whose journal can also be checked, rebuilt and pruned."""
 
 
 class PayloadCodec(Protocol):

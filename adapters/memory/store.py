@@ -30,6 +30,7 @@ from ...domain.status import RunLifecycleStatus
 from .deliveries import DeliveryRow, put
 from .history import MemoryHistory
 from .projections import MemoryProjections
+from .pruning import MemoryPruning
 from .recorder import Commit, Tables, library_event
 
 
@@ -42,7 +43,7 @@ class Row:
     attention: str | None = None
 
 
-class MemoryStore(MemoryHistory, MemoryProjections):
+class MemoryStore(MemoryPruning, MemoryHistory, MemoryProjections):
     """Streams, records and the outbox in dictionaries, with the semantics of the SQL stores.
 
     A record is kept as it is: it is frozen, and events are kept as their bytes. `rows[run_id]`
@@ -194,6 +195,8 @@ class MemoryStore(MemoryHistory, MemoryProjections):
         if (row.record.version if row else 0) != change.expected_version:
             return None
         if guard is not None and (row is None or not _holds(row, guard, instant)):
+            return None
+        if row is None and self.buried(record.run_id) is not None:
             return None
         ready_at, moved = _ready_at(row, record, guard, instant)
         writes: list[Callable[[], None]] = [put(self.rows, record.run_id, Row(record, ready_at))]

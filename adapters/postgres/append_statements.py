@@ -112,16 +112,18 @@ _EVENTS_TAKES = {
 _CREATE = f"""
     WITH c AS MATERIALIZED (SELECT coalesce(:now, clock_timestamp()) AS at), u AS (
         INSERT INTO @runs (run_id, kind, status, version, fencing_token, ready_at, created_at,
-            updated_at, checkpoint, head, body)
+            updated_at, checkpoint, head, body, parent_run_id)
         SELECT :run_id, :kind, :status, :version, :fencing_token, {_READY_AT},
-            :created_at, :updated_at, :checkpoint, :head, :body FROM c
+            :created_at, :updated_at, :checkpoint, :head, :body, :parent_run_id FROM c
+        WHERE NOT EXISTS (SELECT FROM @tombstones WHERE stream = 'run/' || :run_id)
         ON CONFLICT (run_id) DO NOTHING
         RETURNING ready_at
     ), {{events}}
     SELECT c.at, u.ready_at, true FROM u, c
 """
-_CREATE_TAKES = {**_RUN_TAKES, "kind": TEXT, "created_at": MOMENT}
-#: A new stream: that there is no row yet is the guard. Repeating it draws no position.
+_CREATE_TAKES = {**_RUN_TAKES, "kind": TEXT, "created_at": MOMENT, "parent_run_id": TEXT}
+#: A new stream: the guard is that there is no row yet, and none that was pruned.
+#: Repeating it draws no position.
 CREATE = named("create", _CREATE.format(events=_EVENT), {**_CREATE_TAKES, **_EVENT_TAKES}, _REPLY)
 #: The same with several events, or with a delivery.
 CREATE_MANY = named(

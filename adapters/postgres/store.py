@@ -39,13 +39,14 @@ from .horizon import Horizon, Probe
 from .host import HostTransaction
 from .listener import Listener
 from .projections import PostgresProjections
+from .pruning import PostgresPruning
 from .session import Session
 from .writes import grant_command, lease_values, renewals, write_command
 
 _NO_LIMIT = 2**62
 
 
-class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
+class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections, PostgresPruning):
     """Streams, records and the outbox in one schema, for any number of hosts.
 
     Leases are judged on the server's clock, inside the statement that writes. The stamps inside

@@ -15,13 +15,12 @@ from ...domain.errors import RunStoreError
 from ...domain.ports import Change
 from ..rows import (
     delivery_body_of,
-    delivery_of,
-    from_microseconds,
     readable_deliveries,
     to_microseconds,
 )
 from . import statements as sql
 from .recorder import SQLiteProcessRecorder
+from .records import outbox_record_of
 
 
 class SQLiteDeliveries(SQLiteProcessRecorder):
@@ -30,7 +29,9 @@ class SQLiteDeliveries(SQLiteProcessRecorder):
     def get_delivery(self, invocation_id: str, now: datetime | None = None) -> DeliveryReading:
         with self.database.reading() as conn:
             row = conn.execute(sql.GET_DELIVERY, (invocation_id,)).fetchone()
-        return DeliveryReading(None if row is None else _record(row), now or datetime.now(UTC))
+        return DeliveryReading(
+            None if row is None else outbox_record_of(row), now or datetime.now(UTC)
+        )
 
     def advance_delivery(self, change: Change) -> bool:
         record = change.record
@@ -77,7 +78,7 @@ class SQLiteDeliveries(SQLiteProcessRecorder):
             with self.database.reading() as conn:
                 return conn.execute(statement, (value, after, wanted)).fetchall()
 
-        return readable_deliveries(fetch, _record, self.set_aside_delivery, after, limit)
+        return readable_deliveries(fetch, outbox_record_of, self.set_aside_delivery, after, limit)
 
     def set_aside_delivery(self, invocation_id: str, reason: str) -> None:
         with self.database.writing() as conn:
@@ -111,17 +112,4 @@ def _columns(record: DeliveryRecord) -> tuple[Any, ...]:
         to_microseconds(record.updated_at),
         record.head,
         delivery_body_of(record),
-    )
-
-
-def _record(row: tuple[Any, ...]) -> DeliveryRecord:
-    *identity, status, version, due, updated, head, body = row
-    return delivery_of(
-        *identity,
-        status,
-        version,
-        None if due is None else from_microseconds(due),
-        from_microseconds(updated),
-        head,
-        body,
     )

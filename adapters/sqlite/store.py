@@ -28,7 +28,6 @@ from ..rows import (
     body_of,
     checkpoint_of,
     from_microseconds,
-    record_of,
     to_microseconds,
 )
 from . import statements as sql
@@ -36,9 +35,11 @@ from .database import Database
 from .deliveries import SQLiteDeliveries, write_delivery
 from .history import SQLiteHistory
 from .projections import SQLiteProjections
+from .pruning import SQLitePruning
+from .records import run_of
 
 
-class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections):
+class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections, SQLitePruning):
     """Streams, records and the outbox in one file, for all processes of one host.
 
     synchronous  FULL: a commit is on disk when it returns. NORMAL: a power loss may take the last
@@ -63,7 +64,7 @@ class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections):
     def get(self, run_id: str, now: datetime | None = None) -> Reading:
         with self.database.reading() as conn:
             row = conn.execute(sql.GET_RUN, (run_id,)).fetchone()
-        record = None if row is None else _record(row)
+        record = None if row is None else run_of(row)
         return Reading(record, now or self.now())
 
     def append(
@@ -119,7 +120,7 @@ class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections):
                         return granted
                     seen.add(row[0])
                     try:
-                        changes = grant(_record(row), instant)
+                        changes = grant(run_of(row), instant)
                     except RunStoreError as e:
                         if e.code not in SETS_ASIDE:
                             raise
@@ -157,7 +158,7 @@ class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections):
     ) -> list[RunRecord]:
         with self.database.reading() as conn:
             rows = conn.execute(sql.LIST_RUNS, (status, kind, after, limit)).fetchall()
-        return [_record(row) for row in rows]
+        return [run_of(row) for row in rows]
 
     def set_aside(self, run_id: str, reason: str) -> None:
         with self.database.writing() as conn:
@@ -166,23 +167,6 @@ class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections):
     def attention(self) -> list[Attention]:
         with self.database.reading() as conn:
             return [Attention(*row) for row in conn.execute(sql.ATTENTION)]
-
-
-def _record(row: tuple[Any, ...]) -> RunRecord:
-    run_id, kind, status, version, token, ready_at, created, updated, checkpoint, head, body = row
-    return record_of(
-        run_id,
-        kind,
-        status,
-        version,
-        token,
-        None if ready_at is None else from_microseconds(ready_at),
-        from_microseconds(created),
-        from_microseconds(updated),
-        checkpoint,
-        head,
-        body,
-    )
 
 
 def _write(
@@ -257,7 +241,7 @@ def _advance(
     )
     if change.expected_version == 0:
         created = to_microseconds(record.created_at)
-        values = (record.run_id, record.kind, *row[:4], created, *row[4:])
+        values = (record.run_id, record.kind, *row[:4], created, *row[4:], record.parent_run_id)
         written = conn.execute(sql.CREATE_RUN, values)
     else:
         where: tuple[Any, ...] = (record.run_id, change.expected_version)
