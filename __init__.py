@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .adapters.opening import open_journal
     from .adapters.part_processes import PartProcesses
     from .adapters.projecting.runner import ProjectionRunner
+    from .adapters.pruning.result import Pruned
     from .adapters.retrying import RetryPolicy
     from .adapters.slots import WorkerResult
     from .adapters.worker import ResultDelivery, Worker
@@ -91,6 +92,7 @@ _HOME = {
     "ProjectionRunner": "adapters.projecting.runner",
     "ProjectionState": "projections.ports",
     "Projector": "projections.projector",
+    "Pruned": "adapters.pruning.result",
     "ResultDelivery": "adapters.worker",
     "RetryPolicy": "adapters.retrying",
     "RunInterrupted": "adapters.handling",
@@ -146,6 +148,7 @@ __all__ = [
     "ProjectionRunner",
     "ProjectionState",
     "Projector",
+    "Pruned",
     "ResultDelivery",
     "RetryPolicy",
     "RunInterrupted",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Any
 
 from eventsourcing.persistence import IntegrityError
@@ -13,6 +14,7 @@ from ..domain.chain import GENESIS
 from ..domain.checks import check_identifier, check_text
 from ..domain.errors import RUN_CONFLICT, RunStoreError
 from ..domain.events import Event
+from ..domain.ports import StoredEvent
 from ..projections.streams import Finding
 from .clocks import RandomIds
 from .codec import OrjsonCodec
@@ -36,6 +38,18 @@ class AuditLog:
             for stored in page:
                 yield self._codec.open(stored)
             after = page[-1].version
+
+    def end(self) -> tuple[datetime, int, str]:
+        """Where the next event goes: the time to stamp it with, the last version, its hash."""
+        now: datetime = self._store.now()
+        found = self._store.select_events(AUDIT_STREAM, desc=True, limit=1)
+        if not found:
+            return now, 0, GENESIS
+        stored = found[0]
+        last = self._codec.open(
+            StoredEvent(AUDIT_STREAM, stored.originator_version, stored.topic, stored.state)
+        )
+        return max(now, last.timestamp), last.originator_version, last.hash
 
     def acknowledged(self) -> dict[str, BreakAcknowledged]:
         """What somebody said is known, by fingerprint."""

@@ -37,11 +37,11 @@ def write_new(path: Path, lines: Iterable[bytes]) -> bytes:
     finally:
         with suppress(OSError):
             os.unlink(temporary)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
     return last
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """The name must survive a power loss as well."""
     handle = os.open(folder, os.O_RDONLY)
     try:
