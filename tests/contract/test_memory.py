@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from runjournal.adapters.contract import ExclusionContract, RunStoreContract
+from runjournal.adapters.contract import ExclusionContract, PruningContract, RunStoreContract
 from runjournal.adapters.memory.store import MemoryStore
 
 
-class TestMemoryStore(RunStoreContract, ExclusionContract):
+class TestMemoryStore(RunStoreContract, PruningContract, ExclusionContract):
     def make_store(self, tmp_path: Path) -> MemoryStore:
         return MemoryStore()

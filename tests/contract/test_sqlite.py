@@ -4,13 +4,18 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from runjournal.adapters.contract import FarExclusionContract, PersistenceContract, RunStoreContract
+from runjournal.adapters.contract import (
+    FarExclusionContract,
+    PersistenceContract,
+    PruningContract,
+    RunStoreContract,
+)
 from runjournal.adapters.sqlite.store import SQLiteStore
 
 from ..receivers import spoil_row
 
 
-class TestSQLiteStore(RunStoreContract, PersistenceContract, FarExclusionContract):
+class TestSQLiteStore(RunStoreContract, PersistenceContract, PruningContract, FarExclusionContract):
     def make_store(self, tmp_path: Path) -> SQLiteStore:
         return SQLiteStore(tmp_path / "runs.db")
 

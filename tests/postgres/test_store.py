@@ -7,7 +7,12 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from runjournal.adapters.contract import FarExclusionContract, PersistenceContract, RunStoreContract
+from runjournal.adapters.contract import (
+    FarExclusionContract,
+    PersistenceContract,
+    PruningContract,
+    RunStoreContract,
+)
 from runjournal.adapters.contract.tools import refused
 from runjournal.adapters.postgres.database import Database
 from runjournal.adapters.postgres.store import PostgresStore
@@ -42,7 +47,7 @@ class StoreOnPostgres(RunStoreContract, PersistenceContract):
         spoil_row(self.urls[id(store)], invocation_id)
 
 
-class TestPostgresStore(StoreOnPostgres, FarExclusionContract):
+class TestPostgresStore(StoreOnPostgres, PruningContract, FarExclusionContract):
     pass
 
 
