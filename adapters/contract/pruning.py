@@ -32,7 +32,11 @@ def put_ended(store: RunStore, scribe: Scribe, run_id: str = "run", **fields: An
 
 def put_delivered(store: RunStore, scribe: Scribe, run_id: str = "run") -> DeliveryRecord:
     """A run that has ended, and whose result has arrived."""
-    sent = put_delivery(store, scribe, run_id)
+    return deliver(store, scribe, put_delivery(store, scribe, run_id))
+
+
+def deliver(store: RunStore, scribe: Scribe, sent: DeliveryRecord) -> DeliveryRecord:
+    """Its row after an attempt that has arrived."""
     assert store.advance_delivery(scribe.delivery(sent, attempt(scribe), START))
     sent = kept(store, sent.invocation_id)
     done = Succeed(command_id=scribe.new_id(), attempt=1)
@@ -121,22 +125,24 @@ class PruningContract(StoreHooks):
         put_ended(store, scribe, "done", parent_run_id="done-too")
         put_ended(store, scribe, "done-too")
         pending = put_delivery(store, scribe, "pending")
-        sent = put_delivered(store, scribe, "sent")
+        sent = put_delivery(store, scribe, "sent")
+        put_ended(store, scribe, "between")
+        sent = deliver(store, scribe, sent)
         found = {e.run_id: e for e in store.ended(after(1), None, 10)}
         assert {name: e.live_child for name, e in found.items() if e.live_child} == {
             "parent": "child"
         }
         assert found["pending"].delivery == pending
         assert found["sent"].delivery == sent
-        # A delivery's events come after those of its run.
-        assert found["pending"].position < found["sent"].position
+        # The last event of a delivery comes later than the last one of its run.
+        assert found["pending"].position < found["between"].position < found["sent"].position
         assert found["parent"].position < found["done"].position < found["pending"].position
         # Under the lock the same is told.
         digger = Undertaker(store, scribe)
         assert digger.prune(*found)
         assert {e.run_id: e for e in digger.seen} == found
         assert {t.stream.partition("/")[2] for t in digger.buried if t.body} == {
-            "done", "done-too", "sent"
+            "between", "done", "done-too", "sent"
         }  # fmt: skip
 
     def test_run_goes_whole(self, store: Any, scribe: Scribe) -> None:
