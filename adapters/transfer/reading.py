@@ -65,7 +65,8 @@ class ExportFile:
                     raise refuse("export_file", f"{self._path} is a pipe; it is read twice")
                 reading = _Reading(file, self._path, self._codec, progress)
                 yield from reading.documents(self._end)
-                self._end, self.torn = reading.end, reading.torn
+                if self._end is None:
+                    self._end, self.torn = reading.end, reading.torn
         except OSError as e:
             raise refuse("export_file", f"{self._path} cannot be read: {e}") from e
 
