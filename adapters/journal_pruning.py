@@ -130,5 +130,5 @@ class JournalPruning:
             )
             return
         pruner = Pruner(self._store, self._codec, wanted, readable=True)
-        with Archive(Path(archive)) as pruner.archive:
+        with Archive(Path(archive), self._store.tombstones_of) as pruner.archive:
             yield pruner

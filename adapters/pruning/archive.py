@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -25,14 +25,19 @@ from ..transfer.writing import sync_folder
 class Archive:
     """A file to append documents to, held by one prune at a time. Created when it is first needed.
 
-    torn  the streams of a document that an earlier prune could not finish, and that is taken away
+    pruned  given streams: those of them that were pruned
+    torn    the streams of a document that an earlier prune could not finish, and that is taken away
 
-    Raises RUN_VALIDATION_ERROR / export_file for a file that is no archive, RUN_VALIDATION_ERROR /
-    argument where there is no folder, RUN_CONFLICT / already_running, and OSError.
+    Raises RUN_VALIDATION_ERROR / export_file for a file that is no archive, or has lost its end,
+    RUN_VALIDATION_ERROR / argument where there is no folder, RUN_CONFLICT / already_running, and
+    OSError.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self, path: Path, pruned: Callable[[Sequence[str]], Iterable[str]] = lambda _: ()
+    ) -> None:
         self.path = path
+        self._pruned = pruned
         self.torn: tuple[str, ...] = ()
         self._file: BinaryIO | None = None
         if not path.parent.is_dir():
@@ -58,6 +63,11 @@ class Archive:
         try:
             self._hold(file)
             end, self.torn = _whole(file, self.path)
+            for stream in self._pruned(self.torn):
+                # Not a document that was not finished, but one that was, and has lost its end.
+                raise refuse(
+                    "export_file", f"{self.path} is cut short, and {stream} is nowhere else"
+                )
             file.truncate(end)
             file.seek(end)
             sync_folder(self.path.parent)

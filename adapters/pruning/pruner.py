@@ -175,8 +175,10 @@ class Pruner:
         for _ in range(TRIES):
             removal = _Removal(self, chosen, archive)
             if self._store.prune(list(chosen), removal.bury):
-                for run_id in removal.gone:
-                    result.take(run_id, chosen[run_id].events)
+                gone = set(removal.gone)
+                for run_id, one in chosen.items():  # the order of the lock is another
+                    if run_id in gone:
+                        result.take(run_id, one.events)
                 for held in [*removal.held, *self._passed_over(chosen, removal)]:
                     result.hold(held)
                 return
