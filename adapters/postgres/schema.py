@@ -18,6 +18,7 @@ LOCK = 0x524A4E4C
 #: Of a longer name Postgres keeps so many bytes, and drops the rest without an error.
 NAME_BYTES = 63
 
+#: @ stands for the schema, where a name is looked up later on.
 MIGRATIONS: tuple[str, ...] = (
     """
     -- cache 1: positions rise within a run, because they are drawn while its row is locked.
@@ -125,12 +126,11 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (stream, audit_version)
     );
     CREATE INDEX tombstones_audit ON tombstones (audit_version, stream);
-    -- A start that waits for the prune of the same id has looked at the tombstones before. This
-    -- looks again, after the wait.
-    CREATE FUNCTION refuse_pruned() RETURNS trigger LANGUAGE plpgsql
-        SET search_path FROM CURRENT AS $$
+    -- A trigger, and no condition of the statement that inserts: a start that waits for the prune
+    -- of the same id has begun before there was a tombstone. This looks after the wait.
+    CREATE FUNCTION refuse_pruned() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN
-            IF EXISTS (SELECT FROM tombstones WHERE stream = 'run/' || NEW.run_id
+            IF EXISTS (SELECT FROM @tombstones WHERE stream = 'run/' || NEW.run_id
                        AND (version, head) <> (NEW.version, NEW.head)) THEN
                 RAISE unique_violation USING MESSAGE = 'another run of this id was pruned';
             END IF;
@@ -276,8 +276,9 @@ def _creation(schema: str) -> str:
 
 def _body(schema: str, numbers: list[int]) -> str:
     """The migrations themselves, and the note that they were applied."""
+    prefix = Identifier(schema).as_string(None) + "."
     steps = [
-        f"-- Migration {number}.\n{dedent(MIGRATIONS[number - 1]).strip()}\n"
+        f"-- Migration {number}.\n{dedent(MIGRATIONS[number - 1]).strip().replace('@', prefix)}\n"
         f"INSERT INTO runjournal_schema VALUES ({number});\n"
         for number in numbers
     ]

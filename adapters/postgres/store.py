@@ -31,7 +31,7 @@ from ...domain.record import RunRecord
 from ...domain.unsettled import SETTLE_TRIES
 from ..rows import EPOCH, record_of
 from . import statements as sql
-from .append_statements import TELLING
+from .append_statements import LOOKING, TELLING
 from .database import LOCK_TIMEOUT, Database
 from .deliveries import PostgresDeliveries
 from .history import PostgresHistory
@@ -57,6 +57,7 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections, Po
         super().__init__(database)
         self._ahead: timedelta | None = None
         self._notify = notify
+        self._within_host = False
         self.listener = Listener(database)
         self.horizon = Horizon()
 
@@ -73,6 +74,7 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections, Po
         host = HostTransaction(conn, self.database.schema)
         store = PostgresStore(host, notify=self._notify)
         store._ahead = self._ahead
+        store._within_host = True
         return store
 
     @property
@@ -104,12 +106,14 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections, Po
     ) -> Reply | None:
         try:
             statement, values = write_command(changes, guard, now)
+            if self._within_host:
+                statement = LOOKING.get(statement.name, statement)
             if self._notify:
                 statement = TELLING.get(statement.name, statement)
             rows = self.database.write(statement, *values)
         except RunStoreError as e:
             if isinstance(e.__cause__, psycopg.errors.UniqueViolation):
-                return None  # one of the streams is already past its expected version
+                return None  # a stream is already past its expected version, or was pruned
             raise
         return self._reply(rows[0], changes[0].record, now) if rows else None
 
