@@ -106,8 +106,9 @@ def test_nothing_goes_before_it_is_on_disk(
 ) -> None:
     end(journal, "run")
 
-    def full(_descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
+    def full(descriptor: int) -> None:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):  # the folder is flushed as well
+            raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from runjournal import Journal, open_journal
+from runjournal import Journal, RunStoreError, open_journal
 from runjournal.adapters.contract import LosesReplies, SteppedClock, ledger_on
 from runjournal.adapters.contract.tools import refused
 from runjournal.domain.tombstone import Tombstone
@@ -89,9 +89,31 @@ def test_reading_says_when_it_was_pruned(journal: Journal) -> None:
     assert ledger.get("other") is None
 
 
+class PrunesMeanwhile(LosesReplies):
+    """Between a commit and its reply, the journal is pruned."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(journal.store)
+        self._journal = journal
+
+    def _lost(self, what: str) -> RunStoreError:
+        assert self._journal.prune(later()).runs == 1
+        return super()._lost(what)
+
+
 def test_holder_whose_reply_was_lost_learns_that_it_landed(
     journal: Journal, clock: SteppedClock
 ) -> None:
+    losing = PrunesMeanwhile(journal)
+    handle = ledger_on(losing, clock).acquire("run")
+    losing.replies = 1
+    ended = handle.complete({"rows": 1})
+    assert (ended.status, ended.version) == ("completed", 3)
+    assert ended.pruned_at is not None
+    assert not handle.held
+
+
+def test_holder_that_comes_back_after_the_prune(journal: Journal, clock: SteppedClock) -> None:
     losing = LosesReplies(journal.store)
     handle = ledger_on(losing, clock).acquire("run")
     losing.replies, losing.stays_down = 1, True
