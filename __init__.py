@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .adapters.opening import open_journal
     from .adapters.part_processes import PartProcesses
     from .adapters.projecting.runner import ProjectionRunner
+    from .adapters.pruning.result import Pruned
     from .adapters.restoring import restore_backup
     from .adapters.retrying import RetryPolicy
     from .adapters.slots import WorkerResult
@@ -99,6 +100,7 @@ _HOME = {
     "ProjectionRunner": "adapters.projecting.runner",
     "ProjectionState": "projections.ports",
     "Projector": "projections.projector",
+    "Pruned": "adapters.pruning.result",
     "ResultDelivery": "adapters.worker",
     "RetryPolicy": "adapters.retrying",
     "RunInterrupted": "adapters.handling",
@@ -159,6 +161,7 @@ __all__ = [
     "ProjectionRunner",
     "ProjectionState",
     "Projector",
+    "Pruned",
     "ResultDelivery",
     "RetryPolicy",
     "RunInterrupted",

@@ -48,7 +48,7 @@ class LogEnd:
         if isinstance(event, BreakAcknowledged):
             self.known[event.fingerprint] = event
 
-    def stamp(self, actor: str, command_id: str) -> dict[str, Any]:
+    def stamp(self, actor: str | None, command_id: str) -> dict[str, Any]:
         """What every event of the log has, for the next one."""
         return {
             "originator_id": AUDIT_STREAM,
@@ -73,6 +73,21 @@ class AuditLog:
             for stored in page:
                 log.take(stored, self._codec)
         return log
+
+    def end(self) -> LogEnd:
+        """Where the next event goes, read from the last one alone."""
+        found = self._store.select_events(AUDIT_STREAM, desc=True, limit=1)
+        if not found:
+            return LogEnd(self._store.now())
+        last = found[0]
+        stored = StoredEvent(AUDIT_STREAM, last.originator_version, last.topic, last.state)
+        try:
+            event = self._codec.open(stored)
+        except RunStoreError as e:
+            if e.reason not in NO_KEY:
+                raise
+            return self.read()
+        return LogEnd(max(self._store.now(), event.timestamp), stored.version, event.hash)
 
     def acknowledged(self) -> dict[str, BreakAcknowledged]:
         """What somebody said is known, by fingerprint; what cannot be decrypted is left out."""

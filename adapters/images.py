@@ -52,6 +52,7 @@ def columns_of(
         return (
             *head,
             record.kind,
+            record.parent_run_id,
             record.fencing_token,
             moment(record.created_at),
             moment(record.updated_at),
@@ -79,7 +80,8 @@ def creation(table: str, migrations: Sequence[str]) -> Iterator[str]:
     for migration in migrations:
         for statement in re.sub(r"--[^\n]*", "", migration).split(";"):
             name = re.search(
-                r"(?:CREATE TABLE|ALTER TABLE|CREATE (?:UNIQUE )?INDEX \w+ ON|UPDATE)\s+(\w+)",
+                r"(?:CREATE TABLE|ALTER TABLE|CREATE (?:UNIQUE )?INDEX \w+ ON|UPDATE|"
+                r"CREATE TRIGGER \w+ AFTER INSERT ON)\s+(\w+)",
                 statement,
             )
             if name is not None and name[1] == table:

@@ -25,6 +25,7 @@ from .authorizing import FailingClosed
 from .beat import ThreadBeat
 from .clocks import RandomIds, default_owner, ticks
 from .codec import OrjsonCodec
+from .journal_pruning import JournalPruning
 from .journal_readings import JournalReadings
 from .journal_transfer import JournalTransfer
 from .journal_upkeep import JournalUpkeep
@@ -33,7 +34,7 @@ from .telemetry.observer import SILENT, Observer
 _open_journals: weakref.WeakSet[Journal] = weakref.WeakSet()
 
 
-class Journal(JournalReadings, JournalUpkeep, JournalTransfer):
+class Journal(JournalReadings, JournalUpkeep, JournalTransfer, JournalPruning):
     """An open run journal. As a context manager it is closed at the end.
 
     Thread-safe. After a fork the child works with connections of its own, and the leases of its

@@ -24,6 +24,7 @@ from ..domain.delivery import (
 from ..domain.events import Event, run_stream
 from ..domain.ports import Attention, RunStore
 from ..domain.record import RunRecord
+from ..domain.refusals import pruned
 from ..domain.status import RunLifecycleStatus
 from .application import JournalApplication
 from .codec import OrjsonCodec
@@ -65,23 +66,31 @@ class JournalReadings:
     ) -> RunRecord | None:
         """The run's record: now, or as it was at a version or at a time, folded from its events.
 
-        None when there is no such run. A version or time at which it did not exist raises
-        RUN_NOT_FOUND / version. Leases in the past show their folded expiry.
+        None when there is no such run. One that was pruned raises RUN_NOT_FOUND / pruned, and a
+        version or time at which it did not exist RUN_NOT_FOUND / version. Leases in the past show
+        their folded expiry.
         """
         check_identifier(run_id, "run id")
         if version is None and as_of is None:
-            return self._store.get(run_id).record
+            return self._there(run_id)
         if version is not None and as_of is not None:
             raise refuse("argument", "give version or as_of, not both")
         if as_of is not None:
             version = version_at(self._store, self._codec, run_id, check_time(as_of, "as_of"))
         check_integer(version, "version", least=1)
-        current = self._store.get(run_id).record
+        current = self._there(run_id)
         if current is None:
             return None
         if version is None or version > current.version:
             raise no_version(run_id, f"version {version}", current)
         return self.application.record_at(run_id, version)
+
+    def _there(self, run_id: str) -> RunRecord | None:
+        """The run's record, if it is there. Raises RUN_NOT_FOUND / pruned."""
+        record = self._store.get(run_id).record
+        if record is None and (left := self._store.buried(run_id)) is not None:
+            raise pruned(left)
+        return record
 
     def runs(
         self,
@@ -131,7 +140,7 @@ class JournalReadings:
     def timeline(self, run_id: str) -> Timeline:
         """Who held the run under which token, and what happened around that.
 
-        Read from all its events and its delivery's. Raises RUN_NOT_FOUND / run, and
+        Read from all its events and its delivery's. Raises RUN_NOT_FOUND / run or pruned, and
         RUN_INTEGRITY_ERROR at what cannot be read.
         """
         from ..projections.timeline import timeline  # auditors pay for it, not every worker
@@ -141,6 +150,7 @@ class JournalReadings:
         sent = () if ref is None else self.delivery_events(delivery_invocation_id(run_id, ref))
         line = timeline(self.events(run_id), sent, now=now, stored=record)
         if record is None or line is None:
+            self._there(run_id)
             raise no_run(run_id)
         return line
 

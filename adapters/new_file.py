@@ -31,7 +31,7 @@ def new_file(path: Path, what: str) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        _sync(temporary)
+        sync(temporary)
         # A link, unlike a rename, never takes the place of a file that has come meanwhile.
         os.link(temporary, path)
     except FileExistsError:
@@ -39,10 +39,11 @@ def new_file(path: Path, what: str) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink()
-    _sync(path.parent)  # the name must survive a power loss as well
+    sync(path.parent)  # the name must survive a power loss as well
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Have a file, or the names in a folder, on disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -18,9 +18,11 @@ from ..domain.errors import RUN_INTEGRITY_ERROR, RunStoreError
 from ..domain.events import run_stream
 from ..domain.history_store import Table
 from ..domain.record import RunRecord
+from ..domain.tombstone import Tombstone
 from ..projections import delivery_outbox, run_records
 from .ciphering import MARK, Cipher, Place, deciphered, enciphered
 
+_GRAVE = "the tombstone"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -127,6 +129,23 @@ def delivery_of(cipher: Cipher | None, invocation_id: str, *columns: Any) -> Del
         )
     except (ValidationError, ValueError, TypeError) as e:
         raise _unreadable(f"delivery {invocation_id!r}", e) from e
+
+
+def tombstone_row(tombstone: Tombstone, cipher: Cipher | None) -> Tombstone:
+    """The row of a tombstone: its body as it is stored."""
+    if cipher is None or tombstone.body is None:
+        return tombstone
+    place = Place(tombstone.stream, _GRAVE)
+    return tombstone._replace(body=enciphered(cipher, tombstone.body, place))
+
+
+def tombstone_of(row: Sequence[Any], cipher: Cipher | None) -> Tombstone:
+    """The tombstone of a row; raises as `Cipher.decrypt`."""
+    tombstone = Tombstone(*row)
+    body = tombstone.body
+    if body is None or not body.startswith(MARK):
+        return tombstone
+    return tombstone._replace(body=deciphered(cipher, body, Place(tombstone.stream, _GRAVE)))
 
 
 def readable_deliveries(

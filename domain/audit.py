@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from pydantic import AwareDatetime
+
 from .events import Event
 
 AUDIT_STREAM = "journal/audit"
@@ -48,4 +50,25 @@ class JournalRestored(AuditEvent):
     reason: str
 
 
-AUDIT_EVENTS: tuple[type[AuditEvent], ...] = (BreakAcknowledged, JournalRestored)
+class RunsPruned(AuditEvent):
+    """Ended runs were removed, in one transaction with this event.
+
+    ended_before          only runs that had ended before this instant
+    runs, streams         how many of them; their deliveries are streams too
+    digest                over the tombstones that were left (`tombstone.digest_of`)
+    archive               the digest of the export that holds them, if they were archived
+    ignored_projections   the projections that need not have seen their events
+    """
+
+    topic: ClassVar[str] = "audit.runs_pruned"
+
+    ended_before: AwareDatetime
+    runs: int
+    streams: int
+    digest: str
+    reason: str | None = None
+    archive: str | None = None
+    ignored_projections: tuple[str, ...] = ()
+
+
+AUDIT_EVENTS: tuple[type[AuditEvent], ...] = (BreakAcknowledged, JournalRestored, RunsPruned)

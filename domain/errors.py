@@ -64,6 +64,7 @@ CAUSES: Final[dict[tuple[str, str], Cause]] = {
     (RUN_INVALID_TRANSITION, "not_suspended"): Cause("only a suspended run takes decisions"),
     (RUN_INVALID_TRANSITION, "unreported"): Cause("retry it once it is on record as unknown", True),
     (RUN_CONFLICT, "different_arguments"): Cause("use another run id for different work"),
+    (RUN_CONFLICT, "pruned"): Cause("use another run id: this one was used and pruned"),
     (RUN_CONFLICT, "different_request"): Cause("the run's end was rewritten: verify the journal"),
     (RUN_CONFLICT, "different_decision"): Cause("an approval is decided once; read the record"),
     (RUN_CONFLICT, "command_reused"): Cause("use a new command id for a new command"),
@@ -75,6 +76,7 @@ CAUSES: Final[dict[tuple[str, str], Cause]] = {
     (RUN_CONFLICT, "projection_version"): Cause("rebuild the projection, or run its own version"),
     (RUN_CONFLICT, "unexpected_version"): Cause("somebody wrote under this token; acquire again"),
     (RUN_NOT_FOUND, "run"): Cause("check the id, or start the run first"),
+    (RUN_NOT_FOUND, "pruned"): Cause("read it in the archive, if it was archived"),
     (RUN_NOT_FOUND, "delivery"): Cause("check the invocation id; only ended runs have one"),
     (RUN_NOT_FOUND, "version"): Cause("ask for a version or a time at which the run existed"),
     (RUN_VALIDATION_ERROR, "identifier"): Cause(

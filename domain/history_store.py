@@ -124,7 +124,8 @@ class HistoryStore(Protocol):
     def publish(self, publications: Sequence[Publication]) -> bool:
         """Write these streams' events and rows, as they are, in one transaction, or nothing.
 
-        Guards of the store: each stream is at its `stored` version. False if one is lost. What
+        Guards of the store: each stream is at its `stored` version, and no other run of its name
+        was pruned. False if one is lost. What
         `events` raises is passed on, and nothing is written. The events get new positions, in the
         order given; a lease's deadline is what its events say.
         """

@@ -18,6 +18,7 @@ from .delivery_store import DeliveryStore
 from .errors import RUN_INTEGRITY_ERROR, RUN_LIMIT_EXCEEDED
 from .events import Event, Payload
 from .history_store import ExclusiveHold, HistoryStore
+from .prune_store import PruneStore
 from .record import RunRecord
 
 if TYPE_CHECKING:
@@ -169,17 +170,22 @@ class RunStore(DeliveryStore, Protocol):
     ) -> Reply | None:
         """Write all changes in one transaction, or nothing.
 
-        Guards of the store: each stream is at its expected version; the run's row has the expected
-        head, where one is given; a token that the run does not have yet is above `epoch * 2**32`,
-        unless its holder ends the run by it; `guard` holds for the run of the first change, judged
-        on the store's clock after any wait for a lock. A lost guard returns None and leaves no
-        trace. A store that sees that it was replaced grants nothing before it was checked:
+        Guards of the store: each stream is at its expected version, and a new one was not pruned
+        (`buried`) however close the two come together; the run's row has the expected head, where
+        one is given; a token that the run does not have yet is above `epoch * 2**32`, unless its
+        holder ends the run by it; `guard` holds for the run of the first change, judged on the
+        store's clock after any wait for a lock. A lost guard returns None and leaves no trace. A
+        store that sees that it was replaced grants nothing before it was checked:
         RUN_STORE_UNAVAILABLE / moved.
         Deadlines: a record with a lease gets the deadline instant + ttl, but a write under a live
         guard moves it only when less than half the ttl is left. A queued run becomes due at its
         `available_at`, or at once.
         `patience` is how many seconds the store may wait for other writers.
         """
+        ...
+
+    def buried(self, run_id: str) -> RunRecord | None:
+        """What is left of a run that was pruned, with `pruned_at`; None if it was not."""
         ...
 
     def renew(self, leases: Sequence[LeaseRef], now: datetime | None = None) -> dict[str, Reply]:
@@ -252,8 +258,8 @@ class RunStore(DeliveryStore, Protocol):
         ...
 
 
-class JournalStore(RunStore, HistoryStore, Protocol):
-    """A RunStore whose journal can also be checked and rebuilt."""
+class JournalStore(RunStore, HistoryStore, PruneStore, Protocol):
+    """A RunStore whose journal can also be checked, rebuilt and pruned."""
 
 
 class PayloadCodec(Protocol):

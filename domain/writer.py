@@ -230,6 +230,10 @@ class HolderWriter:
         if self._has_landed(write):
             return True
         stored, _now = self._engine.read(write.before.run_id)
+        if stored is not None and stored.pruned_at and stored.applied(write.command.command_id):
+            self._record = stored  # its events are gone, and its last command is known
+            self._on_end()
+            return True
         before = write.before
         if stored is None or (stored.version, stored.head) != (before.version, before.head):
             # It may have landed between the two readings, and a version moves only once.

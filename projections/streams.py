@@ -12,6 +12,7 @@ from ..domain.events import RUN_STREAM, Event, RunEvent
 from ..domain.ports import JournalStore, PayloadCodec, StoredEvent
 from ..domain.record import RunRecord
 from ..domain.run import advance
+from ..domain.tombstone import Tombstone
 
 #: Events read at once.
 PAGE = 2000
@@ -58,10 +59,12 @@ WHOLE = Part()
 #:   anchor_missing    a stream of the anchor is not there any more
 #:   anchor_cut        a stream is shorter than in the anchor
 #:   anchor_changed    an event is not the one that was anchored
+#:   tombstones        what is left of pruned streams is not what the audit log recorded
+#:   reused            a stream is there again, and is not the one that was pruned
 KINDS = (
     "unreadable", "no_key", "gap", "chain", "cut_tail", "head", "record", "missing_record",
     "orphan_record", "missing_delivery", "orphan_delivery",
-    "anchor_missing", "anchor_cut", "anchor_changed",
+    "anchor_missing", "anchor_cut", "anchor_changed", "tombstones", "reused",
 )  # fmt: skip
 #: The reasons of an error that say that the bytes are as they were, and cannot be decrypted.
 NO_KEY = frozenset({"missing_key", "lost_key"})
@@ -258,12 +261,13 @@ def walk(
                 current = Stream(stored.stream)
                 if anchor is not None:
                     missing, current.anchored = anchor.expected(current.name)
-                    done += [_missing(a) for a in missing]
+                    done += _missing(store, missing)
             current.take(stored, codec)
         yield done, len(page)
     rest = [] if current is None else [current.ended()]
     if anchor is not None:
-        rest += [_missing(a) for a in anchor.rest()]
+        for page_of_anchor in _in_pages(anchor.rest()):
+            rest += _missing(store, page_of_anchor)
     yield rest, 0
 
 
@@ -277,7 +281,24 @@ def _pages(store: JournalStore, part: Part) -> Iterator[Sequence[StoredEvent]]:
         after = page[-1].stream, page[-1].version
 
 
-def _missing(anchored: Anchored) -> Stream:
+def _in_pages(anchored: Sequence[Anchored]) -> Iterator[Sequence[Anchored]]:
+    return (anchored[begin : begin + PAGE] for begin in range(0, len(anchored), PAGE))
+
+
+def _missing(store: JournalStore, anchored: Sequence[Anchored]) -> list[Stream]:
+    """The anchored streams that are not there, but those that were pruned as they were."""
+    left = store.tombstones_of([a.stream for a in anchored]) if anchored else {}
+    return [_not_there(a) for a in anchored if not _was_pruned(a, left.get(a.stream))]
+
+
+def _was_pruned(anchored: Anchored, left: Tombstone | None) -> bool:
+    """Whether a tombstone accounts for it; that it is no forgery is for `verify` to see."""
+    if left is None or left.version < anchored.version:
+        return False
+    return left.version > anchored.version or left.head == anchored.head
+
+
+def _not_there(anchored: Anchored) -> Stream:
     stream = Stream(anchored.stream)
     stream.found(
         "anchor_missing",

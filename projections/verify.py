@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from ..domain.audit import AUDIT_STREAM
 from ..domain.delivery import (
     DELIVERY_STREAM,
     DeliveryRecord,
@@ -16,6 +17,7 @@ from ..domain.history_store import Image, Table
 from ..domain.ports import JournalStore, PayloadCodec
 from ..domain.record import RunRecord
 from ..domain.status import RunLifecycleStatus, is_terminal_run_status
+from .graves import grave_findings
 from .streams import (
     NO_KEY,
     WHOLE,
@@ -250,8 +252,9 @@ def verify(
 ) -> Iterator[Finding]:
     """Everything that is wrong with a journal, or with a part of it, as it is found.
 
-    Chain, contiguity, record == fold (deadlines apart), outbox <-> terminal events. Reads pages in
-    short transactions, beside writers, in bounded memory.
+    Chain, contiguity, record == fold (deadlines apart), outbox <-> terminal events, tombstones <->
+    the audit events of prunes. Reads pages in short transactions, beside writers, in bounded
+    memory.
     """
     checker = Checker(store, codec, anchor, part)
     batch: list[Compared] = []
@@ -267,3 +270,6 @@ def verify(
                 yield from checker.pairs(batch)
                 batch.clear()
     yield from checker.pairs(batch)
+    # Of a journal that is read in parts, one part has the audit log.
+    if part.after < AUDIT_STREAM and (part.upto is None or part.upto >= AUDIT_STREAM):
+        yield from grave_findings(store, codec)

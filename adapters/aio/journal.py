@@ -32,6 +32,7 @@ from ..stopping import either
 from .iterating import AsyncPages, AsyncSubscription
 from .ledger import AsyncRunLedger
 from .projections import AsyncProjectionRunner
+from .pruning import AsyncJournalPruning
 from .readings import AsyncJournalReadings
 from .threads import THREADS, Threads
 from .twins import Pending, like
@@ -64,7 +65,7 @@ def _until(stop: threading.Event, progress: Callable[[int], object]) -> Callable
     return go_on
 
 
-class AsyncJournal(AsyncJournalReadings):
+class AsyncJournal(AsyncJournalReadings, AsyncJournalPruning):
     """An open run journal whose calls are awaited. As an async context manager it is closed.
 
     A thin face of a Journal: each call is carried out by that one, in a worker thread. Belongs to

@@ -24,6 +24,7 @@ and, for a store whose data outlive it (a must where it claims cross-process ato
 A store that can let a name have one holder at a time (`exclusive`) is also enrolled in
 `ExclusionContract`, or, where a second store can be opened on its data, in `FarExclusionContract`;
 one whose tokens outlive a restore (`raise_epoch`) in `EpochContract`, or `FarEpochContract`.
+One that is a `JournalStore` is also enrolled in `PruningContract`.
 
 Every test gets a new store from `make_store` and closes it.
 
@@ -65,6 +66,7 @@ pytest.register_assert_rewrite(
             "lifecycle",
             "lost_replies",
             "persistence",
+            "pruning",
             "reading",
             "scribe",
             "sending",
@@ -85,6 +87,7 @@ from .leases import LeaseContract  # noqa: E402
 from .lifecycle import LifecycleContract  # noqa: E402
 from .lost_replies import LostReplyContract  # noqa: E402
 from .persistence import PersistenceContract  # noqa: E402
+from .pruning import PruningContract  # noqa: E402
 from .reading import ReadingContract  # noqa: E402
 from .scribe import Scribe  # noqa: E402
 from .sending import SendingContract  # noqa: E402
@@ -106,6 +109,7 @@ __all__ = [
     "LosesReplies",
     "LostReplyContract",
     "PersistenceContract",
+    "PruningContract",
     "ReadingContract",
     "RunStoreContract",
     "Scribe",

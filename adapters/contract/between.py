@@ -56,6 +56,10 @@ class Between:
         self.calls.append("get")
         return self.store.get(run_id, now)
 
+    def buried(self, run_id: str) -> RunRecord | None:
+        self.calls.append("buried")
+        return self.store.buried(run_id)
+
     def append(
         self,
         changes: Sequence[Change],

@@ -42,7 +42,7 @@ class MemoryInspection(MemoryDeliveries):
                 groups,
                 [self._delivery_group(status, some) for status, some in deliveries.items()],
                 len(tables.log),
-                sum(len(event.state) for event in tables.log),
+                sum(len(event.state) for event in tables.log if event is not None),
             )
 
     def _delivery_group(self, status: str, some: list[DeliveryRow]) -> DeliveryGroup:

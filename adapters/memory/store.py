@@ -33,6 +33,7 @@ from .epoch import MemoryEpoch
 from .history import MemoryHistory
 from .inspection import MemoryInspection
 from .projections import MemoryProjections
+from .pruning import MemoryPruning
 from .recorder import Commit, Tables, library_event
 
 
@@ -45,7 +46,7 @@ class Row:
     attention: str | None = None
 
 
-class MemoryStore(MemoryHistory, MemoryProjections, MemoryInspection, MemoryEpoch):
+class MemoryStore(MemoryPruning, MemoryHistory, MemoryProjections, MemoryInspection, MemoryEpoch):
     """Streams, records and the outbox in dictionaries, with the semantics of the SQL stores.
 
     A record is kept as it is: it is frozen, and events are kept as their bytes. `rows[run_id]`
@@ -199,6 +200,8 @@ class MemoryStore(MemoryHistory, MemoryProjections, MemoryInspection, MemoryEpoc
         if row is not None and change.expected_head not in (None, row.record.head):
             return None
         if guard is not None and (row is None or not _holds(row, guard, instant)):
+            return None
+        if row is None and self.buried(record.run_id) is not None:
             return None
         by_holder = guard is not None and guard.lease == "live"
         new_token = record.fencing_token != (row.record.fencing_token if row else 0)

@@ -32,7 +32,7 @@ from ...domain.unsettled import SETTLE_TRIES
 from ..ciphering import Cipher
 from ..rows import EPOCH, record_of
 from . import statements as sql
-from .append_statements import TELLING
+from .append_statements import LOOKING, TELLING
 from .database import LOCK_TIMEOUT, Database
 from .deliveries import PostgresDeliveries
 from .epoch import PostgresEpoch
@@ -42,6 +42,7 @@ from .host import HostTransaction
 from .inspection import PostgresInspection
 from .listener import Listener
 from .projections import PostgresProjections
+from .pruning import PostgresPruning
 from .session import Session
 from .writes import grant_command, lease_values, renewals, write_command
 
@@ -49,7 +50,12 @@ _NO_LIMIT = 2**62
 
 
 class PostgresStore(
-    PostgresDeliveries, PostgresHistory, PostgresProjections, PostgresInspection, PostgresEpoch
+    PostgresDeliveries,
+    PostgresHistory,
+    PostgresProjections,
+    PostgresInspection,
+    PostgresEpoch,
+    PostgresPruning,
 ):
     """Streams, records and the outbox in one schema, for any number of hosts.
 
@@ -64,6 +70,7 @@ class PostgresStore(
         self.cipher = cipher
         self._ahead: timedelta | None = None
         self._notify = notify
+        self._within_host = False
         self.listener = Listener(database)
         self.horizon = Horizon()
 
@@ -80,6 +87,7 @@ class PostgresStore(
         host = HostTransaction(conn, self.database.schema)
         store = PostgresStore(host, notify=self._notify, cipher=self.cipher)
         store._ahead, store._epoch = self._ahead, self._epoch
+        store._within_host = True
         return store
 
     @property
@@ -111,12 +119,14 @@ class PostgresStore(
     ) -> Reply | None:
         try:
             statement, values = write_command(changes, guard, now, self.cipher)
+            if self._within_host:
+                statement = LOOKING.get(statement.name, statement)
             if self._notify:
                 statement = TELLING.get(statement.name, statement)
             rows = self.database.write(statement, *values)
         except RunStoreError as e:
             if isinstance(e.__cause__, psycopg.errors.UniqueViolation):
-                return None  # one of the streams is already past its expected version
+                return None  # a stream is already past its expected version, or was pruned
             raise
         if rows:
             return self._reply(rows[0], changes[0].record, now)

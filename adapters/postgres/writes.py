@@ -47,7 +47,7 @@ def write_command(
     events = _event(change) if one_event else _events(changes, cipher)
     if change.expected_version == 0:
         statement = sql.CREATE if one_event else sql.CREATE_MANY
-        return statement, (*values, record.kind, record.created_at, *events)
+        return statement, (*values, record.kind, record.created_at, record.parent_run_id, *events)
     token = None if guard is None else guard.fencing_token
     live = guard is not None and guard.lease == "live"
     statement = sql.ADVANCE if one_event else sql.ADVANCE_MANY

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import orjson
@@ -16,13 +17,12 @@ from ...domain.ports import Change
 from ..ciphering import Cipher
 from ..rows import (
     delivery_body_of,
-    delivery_of,
-    from_microseconds,
     readable_deliveries,
     to_microseconds,
 )
 from . import statements as sql
 from .recorder import SQLiteProcessRecorder
+from .records import outbox_record_of
 
 
 class SQLiteDeliveries(SQLiteProcessRecorder):
@@ -34,7 +34,7 @@ class SQLiteDeliveries(SQLiteProcessRecorder):
         with self.database.reading() as conn:
             row = conn.execute(sql.GET_DELIVERY, (invocation_id,)).fetchone()
         return DeliveryReading(
-            None if row is None else self._delivery(row), now or datetime.now(UTC)
+            None if row is None else outbox_record_of(row, self.cipher), now or datetime.now(UTC)
         )
 
     def advance_delivery(self, change: Change) -> bool:
@@ -82,24 +82,12 @@ class SQLiteDeliveries(SQLiteProcessRecorder):
             with self.database.reading() as conn:
                 return conn.execute(statement, (value, after, wanted)).fetchall()
 
-        return readable_deliveries(fetch, self._delivery, self.set_aside_delivery, after, limit)
+        read = partial(outbox_record_of, cipher=self.cipher)
+        return readable_deliveries(fetch, read, self.set_aside_delivery, after, limit)
 
     def set_aside_delivery(self, invocation_id: str, reason: str) -> None:
         with self.database.writing() as conn:
             conn.execute(sql.SET_ASIDE_DELIVERY, (reason, invocation_id))
-
-    def _delivery(self, row: tuple[Any, ...]) -> DeliveryRecord:
-        *identity, status, version, due, updated, head, body = row
-        return delivery_of(
-            self.cipher,
-            *identity,
-            status,
-            version,
-            None if due is None else from_microseconds(due),
-            from_microseconds(updated),
-            head,
-            body,
-        )
 
 
 def write_delivery(conn: sqlite3.Connection, change: Change, cipher: Cipher | None) -> bool:

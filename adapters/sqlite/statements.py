@@ -90,23 +90,47 @@ MIGRATIONS: tuple[str, ...] = (
     ) STRICT, WITHOUT ROWID;
     """,
     """
+    -- parent_run_id: also in the body; a column, so that a run's children are found.
+    ALTER TABLE runs ADD COLUMN parent_run_id TEXT;
+    UPDATE runs SET parent_run_id = json_extract(CAST(body AS TEXT), '$.parent_run_id')
+        WHERE instr(body, CAST('"parent_run_id"' AS BLOB)) > 0;
+    CREATE INDEX runs_children ON runs (parent_run_id)
+        WHERE parent_run_id IS NOT NULL AND status IN ('queued', 'running', 'suspended');
+    -- A run's last event is its end, so that is when it was last updated.
+    CREATE INDEX runs_ended ON runs (updated_at, run_id)
+        WHERE status IN ('completed', 'failed', 'cancelled');
+    -- What is left of streams that were pruned. A run that came back from elsewhere can be pruned
+    -- a second time: one for each audit event.
+    CREATE TABLE tombstones (
+        stream        TEXT NOT NULL,
+        audit_version INTEGER NOT NULL,
+        version       INTEGER NOT NULL,
+        head          TEXT NOT NULL,
+        body          BLOB,
+        PRIMARY KEY (stream, audit_version)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX tombstones_audit ON tombstones (audit_version, stream);
+    """,
+    """
     -- One row: what every fencing token that is granted from now on is above (domain/tokens.py).
     CREATE TABLE token_epoch (epoch INTEGER NOT NULL) STRICT;
     INSERT INTO token_epoch VALUES (0);
     """,
 )
 
-_RECORD = (
+RECORD = (
     "run_id, kind, status, version, fencing_token, ready_at, created_at, updated_at, "
     "checkpoint, head, body"
 )
 
 # Appending.
 
-#: A new stream: no row yet is the guard.
+#: A new stream: the guard is that there is no row yet, and none that was pruned.
 CREATE_RUN = (
     "INSERT INTO runs (run_id, kind, status, version, fencing_token, ready_at, created_at,"
-    " updated_at, checkpoint, head, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " updated_at, checkpoint, head, body, parent_run_id)"
+    " SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12"
+    " WHERE NOT EXISTS (SELECT 1 FROM tombstones WHERE stream = 'run/' || ?1)"
     " ON CONFLICT DO NOTHING"
 )
 _SAVE_CHECKPOINT = (
@@ -159,7 +183,7 @@ CLAIMABLE_KINDS = (
     ") SELECT kind FROM k WHERE kind IS NOT NULL"
 )
 #: One probe per kind: ordered by the index, so a backlog is never sorted.
-DUE = f"SELECT {_RECORD} FROM runs WHERE kind = ? AND ready_at <= ? ORDER BY ready_at LIMIT ?"
+DUE = f"SELECT {RECORD} FROM runs WHERE kind = ? AND ready_at <= ? ORDER BY ready_at LIMIT ?"
 #: A claim sets aside what it cannot grant: a queued run, or one whose lease has expired.
 SET_ASIDE = "UPDATE runs SET ready_at = NULL, attention = ? WHERE run_id = ? AND attention IS NULL"
 #: From outside a claim, only what nobody holds.
@@ -215,10 +239,10 @@ DELIVERIES_FOR_ATTENTION = (
 
 # Reading.
 
-GET_RUN = f"SELECT {_RECORD} FROM runs WHERE run_id = ?"
+GET_RUN = f"SELECT {RECORD} FROM runs WHERE run_id = ?"
 #: Filters that are not asked for are NULL; the order of creation is the order of the pages.
 LIST_RUNS = (
-    f"SELECT {_RECORD} FROM runs WHERE (?1 IS NULL OR status = ?1) AND (?2 IS NULL OR kind = ?2)"
+    f"SELECT {RECORD} FROM runs WHERE (?1 IS NULL OR status = ?1) AND (?2 IS NULL OR kind = ?2)"
     " AND (?3 IS NULL OR (created_at, run_id) >"
     " ((SELECT created_at FROM runs WHERE run_id = ?3), ?3))"
     " ORDER BY created_at, run_id LIMIT ?4"

@@ -30,7 +30,6 @@ from ..rows import (
     body_of,
     checkpoint_of,
     from_microseconds,
-    record_of,
     to_microseconds,
 )
 from . import statements as sql
@@ -41,10 +40,18 @@ from .epoch import SQLiteEpoch, epoch_of
 from .history import SQLiteHistory
 from .inspection import SQLiteInspection
 from .projections import SQLiteProjections
+from .pruning import SQLitePruning
+from .records import run_of
 
 
 class SQLiteStore(
-    SQLiteDeliveries, SQLiteHistory, SQLiteProjections, SQLiteInspection, SQLiteEpoch, SQLiteBackup
+    SQLiteDeliveries,
+    SQLiteHistory,
+    SQLiteProjections,
+    SQLiteInspection,
+    SQLiteEpoch,
+    SQLiteBackup,
+    SQLitePruning,
 ):
     """Streams, records and the outbox in one file, for all processes of one host.
 
@@ -76,7 +83,7 @@ class SQLiteStore(
     def get(self, run_id: str, now: datetime | None = None) -> Reading:
         with self.database.reading() as conn:
             row = conn.execute(sql.GET_RUN, (run_id,)).fetchone()
-        record = None if row is None else self._record(row)
+        record = None if row is None else run_of(row, self.cipher)
         return Reading(record, now or self.now())
 
     def append(
@@ -135,7 +142,7 @@ class SQLiteStore(
                         return granted
                     seen.add(row[0])
                     try:
-                        changes = grant(self._record(row), instant)
+                        changes = grant(run_of(row, self.cipher), instant)
                     except RunStoreError as e:
                         if e.code not in SETS_ASIDE:
                             raise
@@ -173,7 +180,7 @@ class SQLiteStore(
     ) -> list[RunRecord]:
         with self.database.reading() as conn:
             rows = conn.execute(sql.LIST_RUNS, (status, kind, after, limit)).fetchall()
-        return [self._record(row) for row in rows]
+        return [run_of(row, self.cipher) for row in rows]
 
     def set_aside(self, run_id: str, reason: str) -> None:
         with self.database.writing() as conn:
@@ -182,23 +189,6 @@ class SQLiteStore(
     def attention(self) -> list[Attention]:
         with self.database.reading() as conn:
             return [Attention(*row) for row in conn.execute(sql.ATTENTION)]
-
-    def _record(self, row: tuple[Any, ...]) -> RunRecord:
-        key, kind, status, version, token, ready_at, created, updated, checkpoint, head, body = row
-        return record_of(
-            self.cipher,
-            key,
-            kind,
-            status,
-            version,
-            token,
-            None if ready_at is None else from_microseconds(ready_at),
-            from_microseconds(created),
-            from_microseconds(updated),
-            checkpoint,
-            head,
-            body,
-        )
 
 
 def _write(
@@ -294,7 +284,7 @@ def _advance(
         if record.fencing_token and not is_of(record.fencing_token, epoch_of(conn)):
             return None
         created = to_microseconds(record.created_at)
-        values = (record.run_id, record.kind, *row[:4], created, *row[4:])
+        values = (record.run_id, record.kind, *row[:4], created, *row[4:], record.parent_run_id)
         written = conn.execute(sql.CREATE_RUN, values)
     else:
         where: tuple[Any, ...] = (record.run_id, change.expected_version, change.expected_head)

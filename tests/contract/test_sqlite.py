@@ -9,6 +9,7 @@ from runjournal.adapters.contract import (
     FarEpochContract,
     FarExclusionContract,
     PersistenceContract,
+    PruningContract,
     RunStoreContract,
 )
 from runjournal.adapters.sqlite.store import SQLiteStore
@@ -17,7 +18,7 @@ from ..receivers import spoil_row
 
 
 class TestSQLiteStore(
-    RunStoreContract, PersistenceContract, FarExclusionContract, FarEpochContract
+    RunStoreContract, PersistenceContract, PruningContract, FarExclusionContract, FarEpochContract
 ):
     def make_store(self, tmp_path: Path) -> SQLiteStore:
         return SQLiteStore(tmp_path / "runs.db")

@@ -29,6 +29,7 @@ RUNTIME = {
     "tracking": ["SELECT", "INSERT", "UPDATE"],
     "snapshots": ["SELECT", "INSERT"],
     "projections": ["SELECT", "INSERT", "UPDATE"],
+    "tombstones": ["SELECT"],
 }
 #: Nothing in a run's life asks for these yet: deliveries are not sent, and the others serve the
 #: recorders of the library.

@@ -11,6 +11,7 @@ from runjournal.adapters.contract import (
     FarEpochContract,
     FarExclusionContract,
     PersistenceContract,
+    PruningContract,
     RunStoreContract,
 )
 from runjournal.adapters.contract.tools import refused
@@ -47,7 +48,7 @@ class StoreOnPostgres(RunStoreContract, PersistenceContract, FarEpochContract):
         spoil_row(self.urls[id(store)], invocation_id)
 
 
-class TestPostgresStore(StoreOnPostgres, FarExclusionContract):
+class TestPostgresStore(StoreOnPostgres, PruningContract, FarExclusionContract):
     pass
 
 
