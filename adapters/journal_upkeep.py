@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
+from ..domain.checks import refuse
 from ..projections.projector import Projector
 from ..projections.rebuild import Repaired
 from ..projections.streams import Finding
@@ -98,6 +99,7 @@ class JournalUpkeep(JournalProjections):
         projection: Projector,
         progress: Callable[[RebuildProgress], object] | None = None,
         interrupt: Interrupt | None = None,
+        processes: PartProcesses | None = None,
     ) -> Rebuilt: ...
 
     def rebuild(
@@ -121,5 +123,7 @@ class JournalUpkeep(JournalProjections):
         at work; not_projected at an event that your projector cannot project.
         """
         if not isinstance(projection, str):
+            if processes is not None:
+                raise refuse("argument", "processes rebuild the tables of the journal only")
             return rebuild_projection(self._store, self._codec, projection, progress, interrupt)
         return rebuild_table(self._store, self._codec, projection, progress, interrupt, processes)

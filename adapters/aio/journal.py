@@ -38,6 +38,7 @@ from .threads import THREADS, Threads
 from .twins import Pending, like
 
 if TYPE_CHECKING:
+    from ..part_processes import PartProcesses
     from ..postgres.database import HostPool
     from ..stopping import Interrupt
     from ..telemetry.telemetry import Telemetry
@@ -166,10 +167,13 @@ class AsyncJournal(AsyncJournalReadings, AsyncJournalPruning):
 
     @like(Journal.verify)
     async def verify(
-        self, anchor: str | Path | None = None, progress: Callable[[int], None] = quiet
+        self,
+        anchor: str | Path | None = None,
+        progress: Callable[[int], None] = quiet,
+        processes: PartProcesses | None = None,
     ) -> Verification:
         return await self._threads.long(
-            lambda stop: self._journal.verify(anchor, _until(stop, progress))
+            lambda stop: self._journal.verify(anchor, _until(stop, progress), processes)
         )
 
     @like(Journal.anchor)
@@ -200,6 +204,7 @@ class AsyncJournal(AsyncJournalReadings, AsyncJournalPruning):
         projection: str,
         progress: Callable[[RebuildProgress], object] | None = None,
         interrupt: Interrupt | None = None,
+        processes: PartProcesses | None = None,
     ) -> Repaired: ...
 
     @overload
@@ -208,6 +213,7 @@ class AsyncJournal(AsyncJournalReadings, AsyncJournalPruning):
         projection: Projector,
         progress: Callable[[RebuildProgress], object] | None = None,
         interrupt: Interrupt | None = None,
+        processes: PartProcesses | None = None,
     ) -> Rebuilt: ...
 
     @like(Journal.rebuild)
@@ -216,9 +222,11 @@ class AsyncJournal(AsyncJournalReadings, AsyncJournalPruning):
         projection: str | Projector,
         progress: Callable[[RebuildProgress], object] | None = None,
         interrupt: Interrupt | None = None,
+        processes: PartProcesses | None = None,
     ) -> Repaired | Rebuilt:
         def work(stop: threading.Event) -> Repaired | Rebuilt:
-            return self._journal.rebuild(projection, progress, either(interrupt, stop))
+            both = either(interrupt, stop)
+            return self._journal.rebuild(projection, progress, both, processes)
 
         return await self._threads.long(work)
 
