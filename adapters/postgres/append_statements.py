@@ -124,7 +124,7 @@ _CREATE = f"""
             updated_at, checkpoint, head, body, parent_run_id)
         SELECT :run_id, :kind, :status, :version, :fencing_token, {_READY_AT},
             :created_at, :updated_at, :checkpoint, :head, :body, :parent_run_id FROM c
-        WHERE :fencing_token = 0 OR {_TOKEN}
+        WHERE (:fencing_token = 0 OR {_TOKEN})
         ON CONFLICT (run_id) DO NOTHING
         RETURNING ready_at
     ), {{events}}
@@ -192,8 +192,9 @@ GRANT = named(
 def _looking(statement: Statement) -> Statement:
     """The same, and nothing happens where the run was pruned and that can be seen at once."""
     run_id = b"$%d" % (list(_CREATE_TAKES).index("run_id") + 1)
-    look = b"FROM c WHERE NOT EXISTS (SELECT FROM @tombstones WHERE stream = 'run/' || "
-    text = statement.text.replace(b"FROM c\n", look + run_id + b")\n", 1)
+    look = b"WHERE NOT EXISTS (SELECT FROM @tombstones WHERE stream = 'run/' || "
+    text = statement.text.replace(b"WHERE (", look + run_id + b") AND (", 1)
+    assert text != statement.text
     return statement._replace(name=statement.name + b"_looking", text=text)
 
 

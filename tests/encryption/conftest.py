@@ -42,12 +42,18 @@ def fill_with_canaries(journal: Journal) -> set[str]:
     clock = SteppedClock()
     ledger = journal.ledger(owner=secret("owner"), lease_ttl=20, clock=clock)
     ledger.start(
+        "gone", labels={secret("grave-label"): "x"}, authority_ref=secret("grave-authority")
+    )
+    ledger.cancel("gone", command_id=secret("grave-command"))
+    clock.advance(60)
+    journal.prune(clock.now, actor=secret("gravedigger"), reason=secret("grave-reason"))
+    ledger.start(
         "full",
         kind="report",
         input={secret("input-key"): secret("input")},
         delivery_ref="inbox",
         authority_ref=secret("authority"),
-        parent_run_id=secret("parent"),
+        parent_run_id="parent",
         labels={secret("label"): secret("label-value")},
         actor=secret("starter"),
         command_id=secret("start-command"),
