@@ -67,7 +67,7 @@ def families(stats: JournalStats) -> list[Family]:
             "How long ago the run ended whose result waits the longest.",
             stats.oldest_undelivered_age,
         ),
-        one("events", "Events, at most: the highest position.", stats.events),
+        one("events", "Events of the runs and deliveries that are there.", stats.events),
         one("size_bytes", "Bytes that the journal takes up.", stats.size_bytes),
         each(
             "projection_position",

@@ -15,6 +15,7 @@ class RunGroup(NamedTuple):
     due_since  since when the longest due of them is; None if none is
     set_aside  how many were set aside
     oldest     when the one that was left alone the longest was last written
+    events     how many there are in their streams
     """
 
     kind: str
@@ -24,11 +25,13 @@ class RunGroup(NamedTuple):
     due_since: datetime | None
     set_aside: int
     oldest: datetime
+    events: int
 
 
 class DeliveryGroup(NamedTuple):
     """The deliveries with one status.
 
+    events       how many there are in their streams
     waiting      how many wait for somebody's decision
     set_aside    how many were set aside
     ended_since  since when the longest ended of their runs is; only of what is not delivered
@@ -36,6 +39,7 @@ class DeliveryGroup(NamedTuple):
 
     status: str
     deliveries: int
+    events: int
     waiting: int
     set_aside: int
     ended_since: datetime | None
@@ -44,14 +48,14 @@ class DeliveryGroup(NamedTuple):
 class Survey(NamedTuple):
     """The journal as it was counted, at about one instant of the store's clock.
 
-    events  the highest position: positions that stayed empty, and pruned ones, count
-    size    bytes that it takes up where it is stored
+    head  the highest position: beyond the number of events, since positions stay empty
+    size  bytes that it takes up where it is stored
     """
 
     now: datetime
     runs: list[RunGroup]
     deliveries: list[DeliveryGroup]
-    events: int
+    head: int
     size: int
 
 

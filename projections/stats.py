@@ -57,8 +57,7 @@ class JournalStats(_Part):
     oldest_ended_age        since the end of the run that ended first
     deliveries_waiting      those that wait for somebody's decision
     oldest_undelivered_age  since the end of the run whose result waits the longest
-    events                  an upper bound: the highest position. Positions stay empty where a write
-                            was rolled back on Postgres, and where runs were removed
+    events                  of the runs and deliveries that are there; the journal's own not counted
     projections             the users' own; lag: positions up to the head, an upper bound for events
     size_bytes              what the journal takes up where it is stored
     """
@@ -108,12 +107,12 @@ def stats_of(survey: Survey, projections: Iterable[ProjectionState]) -> JournalS
         deliveries_waiting=sum(g.waiting for g in survey.deliveries),
         deliveries_set_aside=sum(g.set_aside for g in survey.deliveries),
         oldest_undelivered_age=_age(now, (g.ended_since for g in survey.deliveries)),
-        events=survey.events,
+        events=sum(g.events for g in (*survey.runs, *survey.deliveries)),
         projections=tuple(
             ProjectionStats(
                 name=state.name,
                 position=state.position,
-                lag=max(0, survey.events - state.position),
+                lag=max(0, survey.head - state.position),
                 parked=state.parked_at is not None,
             )
             for state in projections

@@ -32,10 +32,10 @@ class MemoryInspection(MemoryDeliveries):
                 due = [r.ready_at for r in some if r.ready_at is not None and r.ready_at <= now]
                 aside = sum(row.attention is not None for row in some)
                 oldest = min(row.record.updated_at for row in some)
+                events = sum(row.record.version for row in some)
+                since = min(due, default=None)
                 groups.append(
-                    RunGroup(
-                        kind, status, len(some), len(due), min(due, default=None), aside, oldest
-                    )
+                    RunGroup(kind, status, len(some), len(due), since, aside, oldest, events)
                 )
             return Survey(
                 now,
@@ -50,6 +50,7 @@ class MemoryInspection(MemoryDeliveries):
         return DeliveryGroup(
             status,
             len(some),
+            sum(row.record.version for row in some),
             sum(row.record.needs_attention and row.attention is None for row in some),
             sum(row.attention is not None for row in some),
             min(row.record.created_at for row in some) if undelivered else None,

@@ -10,18 +10,19 @@ RUN_GROUPS = statement(
     "run_groups",
     """
     SELECT kind, status, count(*), count(*) FILTER (WHERE ready_at <= $1),
-        min(ready_at) FILTER (WHERE ready_at <= $1), count(attention), min(updated_at)
+        min(ready_at) FILTER (WHERE ready_at <= $1), count(attention), min(updated_at),
+        sum(version)::bigint
     FROM @runs GROUP BY kind, status
     """,
     (MOMENT,),
-    (TEXT, TEXT, INT8, INT8, MOMENT, INT8, MOMENT),
+    (TEXT, TEXT, INT8, INT8, MOMENT, INT8, MOMENT, INT8),
 )
 #: What was never tried was last written, and became due, with the end of its run. Of the others the
 #: run's row tells, which is never written again; looking it up costs ten times as much.
 DELIVERY_GROUPS = statement(
     "delivery_groups",
     """
-    SELECT d.status, count(*), count(*) FILTER (WHERE d.status = 'unknown'
+    SELECT d.status, count(*), sum(d.version)::bigint, count(*) FILTER (WHERE d.status = 'unknown'
         AND d.next_attempt_at IS NULL AND d.attention IS NULL), count(d.attention),
         min(CASE WHEN d.status = 'delivered' THEN NULL
             WHEN d.status = 'pending' AND d.next_attempt_at = d.updated_at THEN d.updated_at
@@ -29,7 +30,7 @@ DELIVERY_GROUPS = statement(
     FROM @delivery_outbox d GROUP BY d.status
     """,
     (),
-    (TEXT, INT8, INT8, INT8, MOMENT),
+    (TEXT, INT8, INT8, INT8, INT8, MOMENT),
 )
 #: Tables and indexes of the journal and of its projections; $1: the schema's name.
 SIZE = statement(
@@ -38,7 +39,8 @@ SIZE = statement(
     SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = $1 AND c.relkind = 'r'
-        AND (c.relname = ANY ('{events,runs,delivery_outbox,tracking,snapshots,projections}')
+        AND (c.relname = ANY
+             ('{events,runs,delivery_outbox,tombstones,tracking,snapshots,projections}')
              OR starts_with(c.relname::text, 'projection_'))
     """,
     (TEXT,),

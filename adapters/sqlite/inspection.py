@@ -36,13 +36,10 @@ class SQLiteInspection(SQLiteProcessRecorder):
         return Survey(
             now,
             [
-                RunGroup(kind, status, count, due, _moment(since), aside, from_microseconds(oldest))
-                for kind, status, count, due, since, aside, oldest in runs
+                RunGroup(*group, _moment(since), aside, from_microseconds(oldest), events)
+                for *group, since, aside, oldest, events in runs
             ],
-            [
-                DeliveryGroup(status, count, waiting, aside, _moment(since))
-                for status, count, waiting, aside, since in deliveries
-            ],
+            [DeliveryGroup(*group, _moment(since)) for *group, since in deliveries],
             position or 0,
             _size(self.database.path),
         )

@@ -5,13 +5,13 @@ from __future__ import annotations
 #: One pass over the runs' rows answers all there is to ask of them.
 RUN_GROUPS = (
     "SELECT kind, status, count(*), count(*) FILTER (WHERE ready_at <= ?1),"
-    " min(ready_at) FILTER (WHERE ready_at <= ?1), count(attention), min(updated_at)"
+    " min(ready_at) FILTER (WHERE ready_at <= ?1), count(attention), min(updated_at), sum(version)"
     " FROM runs GROUP BY kind, status"
 )
 #: What was never tried was last written, and became due, with the end of its run. Of the others the
 #: run's row tells, which is never written again; looking it up costs ten times as much.
 DELIVERY_GROUPS = (
-    "SELECT d.status, count(*), count(*) FILTER (WHERE d.status = 'unknown'"
+    "SELECT d.status, count(*), sum(d.version), count(*) FILTER (WHERE d.status = 'unknown'"
     " AND d.next_attempt_at IS NULL AND d.attention IS NULL), count(d.attention),"
     " min(CASE WHEN d.status = 'delivered' THEN NULL"
     " WHEN d.status = 'pending' AND d.next_attempt_at = d.updated_at THEN d.updated_at"
