@@ -107,7 +107,7 @@ def stats_of(survey: Survey, projections: Iterable[ProjectionState]) -> JournalS
         deliveries_waiting=sum(g.waiting for g in survey.deliveries),
         deliveries_set_aside=sum(g.set_aside for g in survey.deliveries),
         oldest_undelivered_age=_age(now, (g.ended_since for g in survey.deliveries)),
-        events=sum(g.events for g in (*survey.runs, *survey.deliveries)),
+        events=sum(g.events for g in survey.runs) + sum(g.events for g in survey.deliveries),
         projections=tuple(
             ProjectionStats(
                 name=state.name,

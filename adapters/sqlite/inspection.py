@@ -36,10 +36,22 @@ class SQLiteInspection(SQLiteProcessRecorder):
         return Survey(
             now,
             [
-                RunGroup(*group, _moment(since), aside, from_microseconds(oldest), events)
-                for *group, since, aside, oldest, events in runs
+                RunGroup(
+                    kind,
+                    status,
+                    count,
+                    due,
+                    _moment(since),
+                    aside,
+                    from_microseconds(oldest),
+                    events,
+                )
+                for kind, status, count, due, since, aside, oldest, events in runs
             ],
-            [DeliveryGroup(*group, _moment(since)) for *group, since in deliveries],
+            [
+                DeliveryGroup(status, count, events, waiting, aside, _moment(since))
+                for status, count, events, waiting, aside, since in deliveries
+            ],
             position or 0,
             _size(self.database.path),
         )
