@@ -85,6 +85,9 @@ class HolderWriter:
         """Seconds for which the lease can be trusted without asking; 0 when it cannot."""
         if self.lost is not None or self._record.lease is None:
             return 0.0
+        open_write = self._unsettled
+        if open_write is not None and not isinstance(open_write.command, c.SaveCheckpoint):
+            return 0.0  # it may have given the lease back
         return max(0.0, self._trusted_until - self._engine.instant().ticks)
 
     def believe(self, reply: Reply, at: Instant) -> None:
@@ -111,6 +114,8 @@ class HolderWriter:
         self._ensure_not_lost()
         with self._lock:
             self._ensure_not_lost()
+            if self._unsettled is not None:
+                self._settle(self._unsettled)
             if self._record.lease is None:
                 require_holder(self._record, self.token, self._deadline)
             self._renew()
