@@ -31,7 +31,7 @@ class Race:
     refusals  what the commands may be refused with, as code/reason
     faulty    the commands whose commit may be lost, or the reply to it
     locked    whether it is played once more with somebody who only locks the run's row
-    lost      further histories that may come of it when a commit is lost
+    also      further histories that may come of it when a commit is lost, or the row is locked
     apart     whether it needs a journal of its own: it looks at all that has ended
     """
 
@@ -40,7 +40,7 @@ class Race:
     refusals: frozenset[str] = frozenset()
     faulty: tuple[str, ...] = ()
     locked: bool = False
-    lost: Ends = frozenset()
+    also: Ends = frozenset()
     apart: bool = False
 
 
@@ -375,7 +375,11 @@ RACES: dict[str, Race] = {
         renew_and_takeover, _ends("", _B), _LOST, faulty=("renew", "takeover"), locked=True
     ),
     "claim, claim": Race(
-        claim_and_claim, _ends("lease_granted a 1", "lease_granted b 1"), faulty=("a",), locked=True
+        claim_and_claim,
+        _ends("lease_granted a 1", "lease_granted b 1"),
+        faulty=("a",),
+        also=_ends(""),
+        locked=True,
     ),
     "claim, cancel": Race(
         claim_and_cancel,
@@ -472,7 +476,7 @@ RACES: dict[str, Race] = {
         prune_and_same_start,
         _ends("pruned"),
         faulty=("prune",),
-        lost=_ends(""),
+        also=_ends(""),
         apart=True,
     ),
     "prune, different start": Race(
@@ -480,13 +484,13 @@ RACES: dict[str, Race] = {
         _ends("pruned"),
         _causes("RUN_CONFLICT/pruned", "RUN_CONFLICT/different_arguments"),
         faulty=("prune",),
-        lost=_ends(""),
+        also=_ends(""),
         apart=True,
     ),
     "prune, acquire": Race(
         prune_and_acquire, _ends("pruned"), _causes("RUN_ALREADY_TERMINAL/completed"), apart=True
     ),
     "prune, prune": Race(
-        prune_and_prune, _ends("pruned"), faulty=("a",), lost=_ends(""), apart=True
+        prune_and_prune, _ends("pruned"), faulty=("a",), also=_ends(""), apart=True
     ),
 }

@@ -12,6 +12,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any, NamedTuple
 
@@ -23,7 +24,8 @@ LOOK = 0.002
 _here = threading.local()
 
 Act = Callable[[], Any]
-Choose = Callable[[Sequence[str]], str]
+#: Of those who can go on, with the step that each would take, who does.
+Choose = Callable[[Mapping[str, str]], str]
 #: How many of these sessions, by their process ids, wait for a lock.
 Waiting = Callable[[Sequence[int]], int]
 
@@ -96,10 +98,10 @@ def current() -> Player | None:
 
 
 class Choice(NamedTuple):
-    """Who could go on, and who did."""
+    """Who took which step."""
 
-    ready: tuple[str, ...]
     taken: str
+    step: str
 
 
 class Order:
@@ -122,7 +124,7 @@ class Order:
         try:
             while ready := self._ready():
                 taken = choose(ready)
-                self.choices.append(Choice(ready, taken))
+                self.choices.append(Choice(taken, ready[taken]))
                 self.tell(self.players[taken], "running")
                 self.players[taken].go()
                 self._settle()
@@ -146,12 +148,12 @@ class Order:
                 if player.state == "blocked":
                     player.state = "ready"
 
-    def _ready(self) -> tuple[str, ...]:
+    def _ready(self) -> dict[str, str]:
         """Who can go on. While all wait for one another the server has to end one of them."""
         end = time.monotonic() + PATIENCE
         while True:
             states = {p.state for p in self.players.values()}
-            ready = tuple(n for n, p in self.players.items() if p.state == "ready")
+            ready = {n: p.steps[-1] for n, p in self.players.items() if p.state == "ready"}
             if ready or states == {"done"}:
                 return ready
             assert "running" in states, f"nobody can go on: {self._story()}"
@@ -182,44 +184,92 @@ class Order:
 
 #: Plays one order, and gives back the choices that were made.
 Play = Callable[[Choose], Sequence[Choice]]
+#: Whether it makes no difference which of two commands takes its next step first.
+Independent = Callable[[str, str], bool]
 
 
-def every_order(play: Play) -> Iterator[None]:
-    """Play every order there is, each once: the last choice that has another way out is changed."""
-    plan: list[str] = []
+@dataclass
+class _Fork:
+    """A place where several could go on: who did, who has done so in orders played before.
+
+    sleeping  whose step was played before, and nothing since has touched what it touches: to let
+              it go on here as well would be the same order once more
+    """
+
+    steps: dict[str, str]
+    sleeping: set[str]
+    taken: str
+    done: set[str] = field(default_factory=set)
+
+    def left(self) -> list[str]:
+        return [n for n in self.steps if n not in self.done | self.sleeping | {self.taken}]
+
+
+def every_order(
+    play: Play, independent: Independent = lambda _step, _other: False
+) -> Iterator[None]:
+    """Play every order there is, of those that differ in independent steps only the first.
+
+    After each order the last fork that has another way out is changed (sleep sets, Godefroid).
+    """
+    forks: list[_Fork] = []
     while True:
-        choices = play(_following(plan))
+        play(_Explorer(forks, independent))
         yield
-        at = len(choices) - 1
-        while at >= 0 and choices[at].taken == choices[at].ready[-1]:
-            at -= 1
-        if at < 0:
+        while forks and not forks[-1].left():
+            forks.pop()
+        if not forks:
             return
-        ready, taken = choices[at]
-        plan = [c.taken for c in choices[:at]] + [ready[ready.index(taken) + 1]]
+        last = forks[-1]
+        last.done.add(last.taken)
+        last.taken = next(n for n in last.steps if n not in last.done | last.sleeping)
+
+
+class _Explorer:
+    """Follows the forks there are, and notes further ones."""
+
+    def __init__(self, forks: list[_Fork], independent: Independent) -> None:
+        self._forks = forks
+        self._independent = independent
+        self._at = 0
+        self._again = False
+
+    def __call__(self, steps: Mapping[str, str]) -> str:
+        if self._again:
+            return next(iter(steps))
+        if self._at == len(self._forks):
+            asleep = self._asleep()
+            awake = [n for n in steps if n not in asleep]
+            if not awake:
+                self._again = True  # from here on it is an order that was played before
+                return next(iter(steps))
+            self._forks.append(_Fork(dict(steps), asleep, awake[0]))
+        fork = self._forks[self._at]
+        assert fork.steps == dict(steps), f"the same order went another way: {steps}, {fork}"
+        self._at += 1
+        return fork.taken
+
+    def _asleep(self) -> set[str]:
+        if not self._forks:
+            return set()
+        before = self._forks[-1]
+        step = before.steps[before.taken]
+        return {
+            name
+            for name in before.sleeping | before.done
+            if self._independent(before.steps[name], step)
+        }
 
 
 def some_orders(play: Play, count: int, seed: str) -> Iterator[None]:
     """Play so many orders that a seed picks; one may come twice."""
     dice = random.Random(seed)
     for _ in range(count):
-        play(dice.choice)
+        play(lambda steps: dice.choice(list(steps)))
         yield
 
 
 def serial_orders(play: Play, names: Sequence[str]) -> None:
     """Play the orders in which one command is done before the next one begins."""
     for sequence in permutations(names):
-        play(lambda ready, sequence=sequence: next(n for n in sequence if n in ready))  # type: ignore[misc]
-
-
-def _following(plan: Sequence[str]) -> Choose:
-    """Follow a plan, and then let the first one go on that can."""
-    steps = iter(plan)
-
-    def choose(ready: Sequence[str]) -> str:
-        name = next(steps, ready[0])
-        assert name in ready, f"the same order went another way: {name} is not among {ready}"
-        return name
-
-    return choose
+        play(lambda steps, sequence=sequence: next(n for n in sequence if n in steps))  # type: ignore[misc]
