@@ -233,7 +233,9 @@ class Monkey:
         return Member(role, process, errors)
 
     def _any(self) -> Member:
-        return self._chance.choice(self.members)
+        """Of each role as often as of any other."""
+        role = self._chance.choice(sorted({member.role for member in self.members}))
+        return self._chance.choice([member for member in self.members if member.role == role])
 
     def _hang(self) -> None:
         time.sleep(self._chance.uniform(*HANG))

@@ -22,7 +22,7 @@ from .monkey import Monkey
 from .network import Network
 
 MINUTES = float(os.environ.get("RUNJOURNAL_CHAOS_MINUTES", 0))
-SECONDS = 60 * MINUTES or 4.0
+SECONDS = 60 * MINUTES or 3.0
 ROLES = (
     {"worker": 6, "operator": 2, "sender": 2}
     if MINUTES

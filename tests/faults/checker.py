@@ -274,15 +274,25 @@ def _outbox(
 
 
 def _attempts(invocation_id: str, events: list[_Event], found: list[str]) -> str:
-    """Requested, then attempts that each end before the next; the status after them."""
+    """Requested, then attempts that each end before the next; the status after them.
+
+    That it arrived may also be said of an attempt that was given up meanwhile: it is true.
+    """
     status, trying, attempts = "pending", False, 0
     for event in events[1:]:
         name = event.topic.removeprefix("delivery.")
+        number = event.data["attempt"]
         attempts += name == "attempted"
-        if status == "delivered" or trying == (name == "attempted"):
-            found.append(f"delivery {invocation_id}: {name} at {event.version} while {status}")
-        if event.data["attempt"] != attempts:
-            found.append(f"delivery {invocation_id}: attempt {event.data['attempt']} of {attempts}")
+        in_turn = {
+            "attempted": not trying and number == attempts,
+            "unknown": trying and number == attempts,
+            "succeeded": 1 <= number <= attempts,
+        }
+        if status == "delivered" or not in_turn.get(name, False):
+            found.append(
+                f"delivery {invocation_id}: {name} of attempt {number} at version {event.version},"
+                f" after {attempts} attempts, while {status}"
+            )
         trying = name == "attempted"
         status = {"succeeded": "delivered", "unknown": "unknown"}.get(name, status)
     return status
