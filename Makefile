@@ -6,7 +6,7 @@ SCRATCH := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -g
 	2>/dev/null && echo /dev/shm || echo $${TMPDIR:-/tmp})
 PYTEST := TMPDIR=$(SCRATCH) $(BIN)/pytest --numprocesses auto --dist worksteal
 
-.PHONY: demo demo-postgres test check prove bench clean
+.PHONY: demo demo-postgres test check prove chaos bench clean
 
 demo: .venv/ready
 	$(BIN)/runjournal demo
@@ -27,6 +27,11 @@ check: .venv/ready
 # The slow proofs at full length.
 prove: .venv/ready
 	RUNJOURNAL_PROVE=1 $(PYTEST)
+
+# So many minutes of kills, crashes and a broken network on each backend, and the proof afterwards.
+MINUTES ?= 5
+chaos: .venv/ready
+	RUNJOURNAL_CHAOS_MINUTES=$(MINUTES) TMPDIR=$(SCRATCH) $(BIN)/pytest -s tests/chaos
 
 bench: .venv/ready
 	$(BIN)/python -m benchmarks.checkpoint
