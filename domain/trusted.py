@@ -6,7 +6,6 @@ from typing import Any, Self
 
 from pydantic import BaseModel
 
-
 _new = object.__new__
 # The slots of every model, set without a look-up by name, and past the model's being frozen.
 _set_fields, _set_fields_set, _set_extra, _set_private = (
