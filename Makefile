@@ -6,7 +6,7 @@ SCRATCH := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -g
 	2>/dev/null && echo /dev/shm || echo $${TMPDIR:-/tmp})
 PYTEST := TMPDIR=$(SCRATCH) $(BIN)/pytest --numprocesses auto --dist worksteal
 
-.PHONY: demo demo-postgres test check prove bench bench-postgres clean
+.PHONY: demo demo-postgres test check prove chaos bench bench-postgres clean
 
 demo: .venv/ready
 	$(BIN)/runjournal demo
@@ -28,11 +28,17 @@ check: .venv/ready
 prove: .venv/ready
 	RUNJOURNAL_PROVE=1 $(PYTEST)
 
+# So many minutes of kills, crashes and a broken network on each backend, and the proof afterwards.
+MINUTES ?= 5
+chaos: .venv/ready
+	RUNJOURNAL_CHAOS_MINUTES=$(MINUTES) TMPDIR=$(SCRATCH) $(BIN)/pytest -s tests/chaos
+
 bench: .venv/ready
 	$(BIN)/python -m benchmarks.checkpoint
 	$(BIN)/python -m benchmarks.growth
 	$(BIN)/python -m benchmarks.chain
 	$(BIN)/python -m benchmarks.verify
+	$(BIN)/python -m benchmarks.encryption
 
 bench-postgres: .venv/ready
 	$(BIN)/python -m benchmarks.postgres_checkpoint

@@ -24,12 +24,14 @@ from ..domain.delivery import (
 from ..domain.events import CheckpointSaved, Event, RunCompleted, RunQueued, run_stream
 from ..domain.ports import Attention, RunStore
 from ..domain.record import RunRecord
+from ..domain.refusals import pruned
 from ..domain.status import RunLifecycleStatus
 from .application import JournalApplication
 from .codec import OrjsonCodec
 from .time_travel import no_run, no_version, version_at
 
 if TYPE_CHECKING:
+    from ..projections.stats import JournalStats
     from ..projections.timeline_parts import Timeline
 
 #: Events read in one short transaction when a whole stream is read.
@@ -64,18 +66,19 @@ class JournalReadings:
     ) -> RunRecord | None:
         """The run's record: now, or as it was at a version or at a time, folded from its events.
 
-        None when there is no such run. A version or time at which it did not exist raises
-        RUN_NOT_FOUND / version. Leases in the past show their folded expiry.
+        None when there is no such run. One that was pruned raises RUN_NOT_FOUND / pruned, and a
+        version or time at which it did not exist RUN_NOT_FOUND / version. Leases in the past show
+        their folded expiry.
         """
         check_identifier(run_id, "run id")
         if version is None and as_of is None:
-            return self._store.get(run_id).record
+            return self._there(run_id)
         if version is not None and as_of is not None:
             raise refuse("argument", "give version or as_of, not both")
         if as_of is not None:
             version = version_at(self._store, self._codec, run_id, check_time(as_of, "as_of"))
         check_integer(version, "version", least=1)
-        current = self._store.get(run_id).record
+        current = self._there(run_id)
         if current is None:
             return None
         if version is None or version > current.version:
@@ -83,7 +86,10 @@ class JournalReadings:
         return self.application.record_at(run_id, version)
 
     def input(self, run_id: str) -> Any:
-        """The run's input. Raises RUN_NOT_FOUND / run, and RUN_INTEGRITY_ERROR as `events`."""
+        """The run's input.
+
+        Raises RUN_NOT_FOUND / run or pruned, and RUN_INTEGRITY_ERROR as `events`.
+        """
         self._stored(run_id)
         queued = self._event(run_id, 1)
         return queued.input if isinstance(queued, RunQueued) else None
@@ -91,8 +97,8 @@ class JournalReadings:
     def checkpoint(self, run_id: str, version: int | None = None) -> Any:
         """The state that was saved last, now or as of a version; None where there is none.
 
-        For onlookers: a holder has `lease.checkpoint`. Raises RUN_NOT_FOUND / run or version, and
-        RUN_INTEGRITY_ERROR as `events`.
+        For onlookers: a holder has `lease.checkpoint`. Raises RUN_NOT_FOUND / run, pruned or
+        version, and RUN_INTEGRITY_ERROR as `events`.
         """
         record = self._stored(run_id) if version is None else self.get(run_id, version)
         if record is None:
@@ -104,7 +110,7 @@ class JournalReadings:
     def result(self, run_id: str) -> Any:
         """What the run completed with; None until then, and where it ended otherwise.
 
-        Raises RUN_NOT_FOUND / run, and RUN_INTEGRITY_ERROR as `events`.
+        Raises RUN_NOT_FOUND / run or pruned, and RUN_INTEGRITY_ERROR as `events`.
         """
         record = self._stored(run_id)
         # Nothing follows an end in the run's stream.
@@ -112,7 +118,7 @@ class JournalReadings:
         return end.result if isinstance(end, RunCompleted) else None
 
     def _stored(self, run_id: str) -> RunRecord:
-        record = self._store.get(check_identifier(run_id, "run id")).record
+        record = self._there(check_identifier(run_id, "run id"))
         if record is None:
             raise no_run(run_id)
         return record
@@ -120,6 +126,13 @@ class JournalReadings:
     def _event(self, run_id: str, version: int) -> Event | None:
         found = self._store.read(run_stream(run_id), version - 1, 1)
         return self._codec.open(found[0]) if found else None
+
+    def _there(self, run_id: str) -> RunRecord | None:
+        """The run's record, if it is there. Raises RUN_NOT_FOUND / pruned."""
+        record = self._store.get(run_id).record
+        if record is None and (left := self._store.buried(run_id)) is not None:
+            raise pruned(left)
+        return record
 
     def runs(
         self,
@@ -169,7 +182,7 @@ class JournalReadings:
     def timeline(self, run_id: str) -> Timeline:
         """Who held the run under which token, and what happened around that.
 
-        Read from all its events and its delivery's. Raises RUN_NOT_FOUND / run, and
+        Read from all its events and its delivery's. Raises RUN_NOT_FOUND / run or pruned, and
         RUN_INTEGRITY_ERROR at what cannot be read.
         """
         from ..projections.timeline import timeline  # auditors pay for it, not every worker
@@ -179,6 +192,7 @@ class JournalReadings:
         sent = () if ref is None else self.delivery_events(delivery_invocation_id(run_id, ref))
         line = timeline(self.events(run_id), sent, now=now, stored=record)
         if record is None or line is None:
+            self._there(run_id)
             raise no_run(run_id)
         return line
 
@@ -193,6 +207,19 @@ class JournalReadings:
 
         ids = check_identifiers(run_ids, "run id")
         return render(self._store, self._codec, ids, payloads)
+
+    def stats(self) -> JournalStats:
+        """How the journal stands: runs, leases, deliveries, projections and size, in numbers.
+
+        Reads the row of each run and each delivery once, and no events: for every minute, not for
+        every second. Raises RUN_VALIDATION_ERROR / argument for a store that cannot be counted.
+        """
+        from ..projections.stats import stats_of  # likewise
+
+        store: Any = self._store
+        if not hasattr(store, "survey"):
+            raise refuse("argument", "this journal's store cannot be counted")
+        return stats_of(store.survey(), store.projection_states())
 
     def attention(self) -> list[Attention]:
         """Runs that were set aside because they could not be read, with the reason."""

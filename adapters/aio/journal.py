@@ -21,7 +21,9 @@ from ...projections.projector import Projector
 from ...projections.rebuild import Repaired
 from ...projections.streams import Finding
 from ...projections.verify import quiet
+from ..backup import BackedUp, Restored
 from ..checking import Verification
+from ..ciphering import Cipher
 from ..clocks import ticks
 from ..journal import Journal
 from ..opening import open_journal
@@ -30,6 +32,7 @@ from ..stopping import either
 from .iterating import AsyncPages, AsyncSubscription
 from .ledger import AsyncRunLedger
 from .projections import AsyncProjectionRunner
+from .pruning import AsyncJournalPruning
 from .readings import AsyncJournalReadings
 from .threads import THREADS, Threads
 from .twins import Pending, like
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from ..part_processes import PartProcesses
     from ..postgres.database import HostPool
     from ..stopping import Interrupt
+    from ..telemetry.telemetry import Telemetry
     from ..transfer.lines import Exported
     from ..transfer.publishing import Imported
 
@@ -62,7 +66,7 @@ def _until(stop: threading.Event, progress: Callable[[int], object]) -> Callable
     return go_on
 
 
-class AsyncJournal(AsyncJournalReadings):
+class AsyncJournal(AsyncJournalReadings, AsyncJournalPruning):
     """An open run journal whose calls are awaited. As an async context manager it is closed.
 
     A thin face of a Journal: each call is carried out by that one, in a worker thread. Belongs to
@@ -180,6 +184,20 @@ class AsyncJournal(AsyncJournalReadings):
     async def acknowledge(self, findings: Iterable[Finding], actor: str, reason: str) -> None:
         await self._threads.call(self._journal.acknowledge, findings, actor, reason)
 
+    @like(Journal.backup)
+    async def backup(self, path: str | Path, progress: Callable[[int], None] = quiet) -> BackedUp:
+        return await self._threads.long(
+            lambda stop: self._journal.backup(path, _until(stop, progress))
+        )
+
+    @like(Journal.restore_check)
+    async def restore_check(
+        self, actor: str, reason: str, progress: Callable[[int], None] = quiet
+    ) -> Restored:
+        return await self._threads.long(
+            lambda stop: self._journal.restore_check(actor, reason, _until(stop, progress))
+        )
+
     @overload
     async def rebuild(
         self,
@@ -195,6 +213,7 @@ class AsyncJournal(AsyncJournalReadings):
         projection: Projector,
         progress: Callable[[RebuildProgress], object] | None = None,
         interrupt: Interrupt | None = None,
+        processes: PartProcesses | None = None,
     ) -> Rebuilt: ...
 
     @like(Journal.rebuild)
@@ -206,10 +225,8 @@ class AsyncJournal(AsyncJournalReadings):
         processes: PartProcesses | None = None,
     ) -> Repaired | Rebuilt:
         def work(stop: threading.Event) -> Repaired | Rebuilt:
-            stopped = either(interrupt, stop)
-            if isinstance(projection, str):
-                return self._journal.rebuild(projection, progress, stopped, processes)
-            return self._journal.rebuild(projection, progress, stopped)
+            both = either(interrupt, stop)
+            return self._journal.rebuild(projection, progress, both, processes)
 
         return await self._threads.long(work)
 
@@ -285,6 +302,8 @@ def open_async_journal(
     limits: DeploymentLimits | None = None,
     authorizer: Authorizer | None = None,
     registry: EventRegistry | None = None,
+    cipher: Cipher | None = None,
+    telemetry: Telemetry | bool | None = None,
     schema: str = "public",
     pool: HostPool | None = None,
     pooler: bool = False,
@@ -298,6 +317,8 @@ def open_async_journal(
         limits=limits,
         authorizer=authorizer,
         registry=registry,
+        cipher=cipher,
+        telemetry=telemetry,
         schema=schema,
         pool=pool,
         pooler=pooler,

@@ -48,7 +48,8 @@ class Database:
         self._closed = False
         self._hushed = False
         self._reset()
-        check_file(self.path)
+        if not _is_open_here(self.path):
+            check_file(self.path)
         with self._translated(), contextlib.closing(self._connect(PATIENCE * 2)) as conn:
             migrate(conn, self.path, PATIENCE * 2)
         _open_databases.add(self)
@@ -106,8 +107,8 @@ class Database:
             if not self._gate.acquire(timeout=limit):
                 raise self._busy(limit)
             limit = max(0.0, limit - (time.monotonic() - began))
+        conn = self._writer
         try:
-            conn = self._writer
             if conn is None:
                 conn = self._connect(timeout=limit)
                 # From here on `_begin_patiently` does the waiting; opening itself had to wait too.
@@ -118,7 +119,8 @@ class Database:
             except sqlite3.OperationalError:
                 self._begin_patiently(conn, limit)
         except BaseException as e:
-            self._gate.release()
+            # An interrupt may have come once it had begun: left open, it would lock everybody out.
+            self.rollback(conn)
             if isinstance(e, sqlite3.Error):
                 raise self.error(e) from e
             raise
@@ -142,19 +144,24 @@ class Database:
             conn.execute("COMMIT")
         except sqlite3.Error as e:
             if conn.in_transaction:
-                conn.rollback()
                 raise self.error(e) from e
             # SQLite ended the transaction by itself: whether the log was kept is not known here.
             raise RunStoreError(
                 RUN_OUTCOME_UNKNOWN, "reply_lost", f"{self.path}: the commit failed: {e}"
             ) from e
         finally:
-            self._gate.release()
+            self.rollback(conn)
 
-    def rollback(self, conn: sqlite3.Connection) -> None:
+    def rollback(self, conn: sqlite3.Connection | None) -> None:
+        """End what is still open of a transaction, and let the next one write."""
         try:
-            if conn.in_transaction:
+            if conn is not None and conn.in_transaction:
                 conn.execute("ROLLBACK")
+        except sqlite3.Error:
+            # It ends with its connection. What failed before it is what the caller has to know.
+            self._writer = None
+            if conn is not None:
+                conn.close()
         finally:
             self._gate.release()
 
@@ -237,6 +244,21 @@ class Database:
         return RunStoreError(
             RUN_STORE_UNAVAILABLE, "busy", f"{self.path} was locked by others for {seconds:.3g} s"
         )
+
+
+def _is_open_here(path: Path) -> bool:
+    """Whether a Database of this process has the file open, and so has looked at it already.
+
+    Reading it once more would do harm: when a file is closed, the system takes away all locks that
+    the process has on it, SQLite's among them. Another process would then take the log away from
+    under the connections that are open here.
+    """
+    try:
+        found = path.stat()
+        others = [d for d in list(_open_databases) if not d._closed]
+        return any(os.path.samestat(d.path.stat(), found) for d in others)
+    except OSError:
+        return False
 
 
 def _before_fork() -> None:

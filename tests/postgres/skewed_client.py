@@ -8,42 +8,19 @@ from __future__ import annotations
 import datetime as module
 import json
 import sys
-import time
 from typing import Any
 
+from skewed_clock import install, true_now
+
 SKEW = float(sys.argv[3])
-_real_time, _real = time.time, module.datetime
-
-
-class _Kind(type):
-    def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, _real)
-
-
-class Skewed(_real, metaclass=_Kind):
-    """Makes datetimes, and its `now` is off."""
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        return _real(*args, **kwargs)
-
-    @classmethod
-    def now(cls, tz: Any = None) -> Any:
-        return _real.now(tz) + module.timedelta(seconds=SKEW)
-
-    @classmethod
-    def utcnow(cls) -> Any:
-        return _real.now(module.UTC).replace(tzinfo=None) + module.timedelta(seconds=SKEW)
-
-
-time.time = lambda: _real_time() + SKEW
-module.datetime = Skewed  # type: ignore[misc]
+install(lambda: SKEW)
 
 from runjournal import RunStoreError, open_journal  # noqa: E402
 
 
 def main(url: str, owner: str) -> None:
     with open_journal(url) as journal:
-        off = module.datetime.now(module.UTC) - _real.now(module.UTC)
+        off = module.datetime.now(module.UTC) - true_now()
         print(json.dumps(off.total_seconds()))
         leases: dict[str, Any] = {}
         for line in sys.stdin:
