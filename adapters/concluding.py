@@ -87,11 +87,6 @@ class Conclusion:
 
     def _failed(self, lease: RunLeaseHandle, error: BaseException) -> None:
         retry, text = self._retry, describe(error)
-        # Where is for whoever mends it: in the log of this process, not in the journal.
-        about, where = fields(lease, error), place(error)
-        log.warning(
-            "run %s: its handler raised %s (%s)", lease.run_id, told(text), where, extra=about
-        )
         failures = lease.record.failures + 1
         if retry is None or isinstance(error, retry.give_up_on):
             lease.fail("handler_error", text)
@@ -100,6 +95,11 @@ class Conclusion:
             lease.fail("handler_error", readable(f"gave up after {times}: {text}"))
         else:
             self._release(lease, "handler error", retry.pause(failures), text)
+        # Where is for whoever mends it: in the log of this process, not in the journal.
+        where, about = place(error), fields(lease, error)
+        log.warning(
+            "run %s: its handler raised %s (%s)", lease.run_id, told(text), where, extra=about
+        )
 
     def _put_off(self, lease: RunLeaseHandle, error: AuthorityUnavailable) -> None:
         text = str(error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from runjournal import Journal, RunStoreError
 
@@ -43,6 +45,15 @@ def test_of_no_run(journal: Journal, reading: str) -> None:
     with pytest.raises(RunStoreError) as caught:
         getattr(journal, reading)("nobody")
     assert (caught.value.code, caught.value.reason) == ("RUN_NOT_FOUND", "run")
+
+
+@pytest.mark.parametrize("reading", ["input", "checkpoint", "result"])
+def test_of_a_pruned_run(journal: Journal, reading: str) -> None:
+    journal.ledger().acquire("gone").complete("done")
+    journal.prune(journal.store.now() + timedelta(seconds=1))
+    with pytest.raises(RunStoreError) as caught:
+        getattr(journal, reading)("gone")
+    assert (caught.value.code, caught.value.reason) == ("RUN_NOT_FOUND", "pruned")
 
 
 def test_a_traceback_has_the_words_to_look_up(journal: Journal) -> None:
