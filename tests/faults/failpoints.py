@@ -125,7 +125,7 @@ def watch_store(points: Failpoints, patch: Patch, store: Any, error: Exception) 
     def fail() -> None:
         raise error
 
-    for name in ("append", "claim", "renew", "advance_delivery"):
+    for name in ("append", "claim", "renew", "advance_delivery", "prune"):
         call = getattr(store, name)
 
         def watched(*args: Any, call: Any = call, name: str = name) -> Any:
