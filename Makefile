@@ -38,6 +38,7 @@ bench: .venv/ready
 	$(BIN)/python -m benchmarks.growth
 	$(BIN)/python -m benchmarks.chain
 	$(BIN)/python -m benchmarks.verify
+	$(BIN)/python -m benchmarks.encryption
 
 bench-postgres: .venv/ready
 	$(BIN)/python -m benchmarks.postgres_checkpoint

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .adapters.aio.journal import AsyncJournal, open_async_journal
     from .adapters.aio.ledger import AsyncRunLedger
     from .adapters.aio.projections import AsyncProjectionRunner
+    from .adapters.ciphering import Cipher
     from .adapters.delivery_policy import DeliveryPolicy
     from .adapters.delivery_service import DeliveryService
     from .adapters.gateways.config import load_gateways
@@ -28,11 +29,15 @@ if TYPE_CHECKING:
     from .adapters.gateways.webhook import WebhookGateway
     from .adapters.handling import RunInterrupted, StopSignal, WorkerContext
     from .adapters.journal import Journal
+    from .adapters.key_ring import KeyRing
     from .adapters.opening import open_journal
     from .adapters.part_processes import PartProcesses
     from .adapters.projecting.runner import ProjectionRunner
+    from .adapters.pruning.result import Pruned
+    from .adapters.restoring import restore_backup
     from .adapters.retrying import RetryPolicy
     from .adapters.slots import WorkerResult
+    from .adapters.telemetry.telemetry import Telemetry
     from .adapters.worker import ResultDelivery, Worker
     from .domain.delivery import DeliveryRecord, DeliveryStatus
     from .domain.delivery_ledger import DeliveryLedger
@@ -56,6 +61,7 @@ if TYPE_CHECKING:
     from .projections.ports import ProjectionState
     from .projections.projector import Projector
     from .projections.replay import replay
+    from .projections.stats import JournalStats
     from .projections.timeline_parts import Timeline
 
 __version__ = "0.1.0"
@@ -70,6 +76,7 @@ _HOME = {
     "CAUSES": "domain.errors",
     "CallableGateway": "adapters.gateways.function",
     "CheckpointRef": "domain.record",
+    "Cipher": "adapters.ciphering",
     "CommandOutcome": "domain.run_operator",
     "DeliveryAmbiguous": "domain.gateway",
     "DeliveryFailed": "domain.gateway",
@@ -85,12 +92,15 @@ _HOME = {
     "Event": "domain.events",
     "EventRegistry": "domain.registry",
     "Journal": "adapters.journal",
+    "JournalStats": "projections.stats",
     "JsonLinesGateway": "adapters.gateways.json_lines",
+    "KeyRing": "adapters.key_ring",
     "Lease": "domain.record",
     "PartProcesses": "adapters.part_processes",
     "ProjectionRunner": "adapters.projecting.runner",
     "ProjectionState": "projections.ports",
     "Projector": "projections.projector",
+    "Pruned": "adapters.pruning.result",
     "ResultDelivery": "adapters.worker",
     "RetryPolicy": "adapters.retrying",
     "RunInterrupted": "adapters.handling",
@@ -101,6 +111,7 @@ _HOME = {
     "RunStoreError": "domain.errors",
     "StopSignal": "adapters.handling",
     "Suspension": "domain.record",
+    "Telemetry": "adapters.telemetry.telemetry",
     "Timeline": "projections.timeline_parts",
     "WebhookGateway": "adapters.gateways.webhook",
     "Worker": "adapters.worker",
@@ -112,6 +123,7 @@ _HOME = {
     "open_async_journal": "adapters.aio.journal",
     "open_journal": "adapters.opening",
     "replay": "projections.replay",
+    "restore_backup": "adapters.restoring",
     "verify_signature": "adapters.gateways.signature",
 }
 
@@ -125,6 +137,7 @@ __all__ = [
     "Authorizer",
     "CallableGateway",
     "CheckpointRef",
+    "Cipher",
     "CommandOutcome",
     "DeliveryAmbiguous",
     "DeliveryFailed",
@@ -140,12 +153,15 @@ __all__ = [
     "Event",
     "EventRegistry",
     "Journal",
+    "JournalStats",
     "JsonLinesGateway",
+    "KeyRing",
     "Lease",
     "PartProcesses",
     "ProjectionRunner",
     "ProjectionState",
     "Projector",
+    "Pruned",
     "ResultDelivery",
     "RetryPolicy",
     "RunInterrupted",
@@ -156,6 +172,7 @@ __all__ = [
     "RunStoreError",
     "StopSignal",
     "Suspension",
+    "Telemetry",
     "Timeline",
     "WebhookGateway",
     "Worker",
@@ -167,6 +184,7 @@ __all__ = [
     "open_async_journal",
     "open_journal",
     "replay",
+    "restore_backup",
     "verify_signature",
 ]
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from ..domain.ports import Authorizer
 from ..domain.record import RunRecord
+from .logs import fields
 
 log = logging.getLogger("runjournal.authorizer")
 
@@ -22,11 +24,21 @@ class FailingClosed:
 
     def allows(self, actor: str | None, action: str, record: RunRecord | None) -> bool:
         """Whether the host says yes."""
+        about: dict[str, Any] = {}
+        if record is not None:
+            about = fields(run_id=record.run_id, kind=record.kind)
         try:
             answer: object = self._authorizer.allows(actor, action, record)
         except Exception as e:  # noqa: BLE001 - the host's code may raise anything
-            log.error("%s was refused: the authorizer raised %s", action, type(e).__name__)
+            raised = type(e).__name__
+            log.error(
+                "%s was refused: the authorizer raised %s",
+                action,
+                raised,
+                extra={**about, **fields(error=e)},
+            )
             return False
         if not isinstance(answer, bool):
-            log.error("%s was refused: the authorizer gave a %s", action, type(answer).__name__)
+            given = type(answer).__name__
+            log.error("%s was refused: the authorizer gave a %s", action, given, extra=about)
         return answer is True

@@ -11,6 +11,7 @@ from ..domain.errors import RunStoreError
 from ..domain.lease import RunLeaseHandle
 from ..domain.ledger import RunLedger
 from .clocks import ticks
+from .logs import fields
 
 log = logging.getLogger("runjournal.beat")
 
@@ -105,16 +106,21 @@ class ThreadBeat:
                     handle.run_id,
                     handle.ttl,
                     lag,
+                    extra=fields(handle),
                 )
 
     def _beat(self, ledger: RunLedger, due: list[RunLeaseHandle]) -> None:
         try:
             ledger.beat_once(due)
         except RunStoreError as e:
-            log.warning("renewing %d leases of %s failed: %s", len(due), ledger.owner, e)
-        except Exception:
+            about = fields(error=e, owner=ledger.owner)
+            log.warning(
+                "renewing %d leases of %s failed: %s", len(due), ledger.owner, e, extra=about
+            )
+        except Exception as e:
             # The beat must outlive whatever a store does: a dead beat loses every lease.
-            log.exception("renewing %d leases of %s failed", len(due), ledger.owner)
+            about = fields(error=e, owner=ledger.owner)
+            log.exception("renewing %d leases of %s failed", len(due), ledger.owner, extra=about)
         with self._changed:
             for handle in due:
                 if handle in self._handles:

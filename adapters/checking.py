@@ -82,7 +82,8 @@ def _found_by(
     found: list[tuple[int, Finding]] = []
     parts = processes.divided(store, WHOLE)
     for at, message in processes.run(work, parts, lambda: False):
-        progress(message.get("events", 0))
+        if "events" in message:
+            progress(message["events"])
         if "finding" in message:
             found.append((at, Finding(*message["finding"])))
     yield from (finding for _, finding in sorted(found, key=lambda f: f[0]))
@@ -145,7 +146,7 @@ def rebuild_table(
     def count(events: int) -> None:
         nonlocal read
         read += events
-        if progress is not None and events:
+        if progress is not None:
             progress(RebuildProgress(read, head, events))
 
     def stopped() -> bool:
@@ -185,7 +186,8 @@ def _rebuilt_by(
     parts = processes.divided(store, EVERY[table])
     for at, message in processes.run(["rebuild", table], parts, stopped):
         hold.check()
-        progress(message.get("events", 0))
+        if "events" in message:
+            progress(message["events"])
         if "finding" in message:
             findings.append((at, Finding(*message["finding"])))
         if "done" in message:

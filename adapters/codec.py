@@ -8,7 +8,6 @@ would turn NaN into null, tuples into lists and UUIDs into strings, so everythin
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable
 from hashlib import sha256
 from math import isfinite
 from typing import Any
@@ -18,10 +17,11 @@ from pydantic import BaseModel
 
 from ..domain.chain import chain_hash
 from ..domain.checks import refuse, shown
-from ..domain.errors import RUN_INTEGRITY_ERROR, RunStoreError
+from ..domain.errors import RUN_INTEGRITY_ERROR, RUN_VALIDATION_ERROR, RunStoreError
 from ..domain.events import Event, Payload
 from ..domain.ports import SealedEvent, StoredEvent
 from ..domain.registry import EventRegistry
+from .ciphering import MARK, Cipher, deciphered, enciphered, event_place
 
 #: How deep orjson writes.
 MAX_DEPTH = 254
@@ -48,19 +48,17 @@ def _plain(value: Any) -> Any:
 class OrjsonCodec:
     """The PayloadCodec port on orjson, over a closed registry of events.
 
-    encrypt, decrypt  what the stored bytes of an event go through, if anything; the hash chain
-                      covers the bytes as stored
+    cipher        what the stored bytes of an event go through, if anything; the hash chain covers
+                  the bytes as stored
+    writes_plain  False refuses to write without a cipher
     """
 
     def __init__(
-        self,
-        registry: EventRegistry,
-        encrypt: Callable[[bytes], bytes] | None = None,
-        decrypt: Callable[[bytes], bytes] | None = None,
+        self, registry: EventRegistry, cipher: Cipher | None = None, *, writes_plain: bool = True
     ) -> None:
         self.registry = registry
-        self._encrypt = encrypt
-        self._decrypt = decrypt
+        self.cipher = cipher
+        self._refuses = cipher is None and not writes_plain
 
     def encode(self, value: Any, what: str) -> Payload:
         # Each checkpoint pays for this, so the common case is judged by C code alone. The bytes
@@ -89,6 +87,13 @@ class OrjsonCodec:
         return orjson.loads(data)
 
     def seal(self, event: Event, previous: str) -> SealedEvent:
+        if self._refuses:
+            raise RunStoreError(
+                RUN_VALIDATION_ERROR,
+                "missing_key",
+                f"{event.originator_id!r} is not written to: the journal is encrypted, and was "
+                "opened without a key",
+            )
         fields: dict[str, Any] = {"schema_version": event.schema_version, "prev_hash": previous}
         for name, value in event.__dict__.items():
             # What the event's columns hold, and what reading computes, is not in its bytes; nor
@@ -97,9 +102,9 @@ class OrjsonCodec:
                 continue
             fields[name] = orjson.Fragment(value.data) if type(value) is Payload else value
         data = orjson.dumps(fields, default=_plain)
-        if self._encrypt is not None:
-            data = self._encrypt(data)
         stream, version, topic = event.originator_id, event.originator_version, event.topic
+        if self.cipher is not None:
+            data = enciphered(self.cipher, data, event_place(stream, version, topic))
         return SealedEvent(
             stream, version, topic, data, chain_hash(previous, stream, version, topic, data)
         )
@@ -111,7 +116,7 @@ class OrjsonCodec:
     def open_linked(self, stored: StoredEvent, previous: str) -> Event:
         stream, version, topic, data = stored
         try:
-            fields = orjson.loads(data if self._decrypt is None else self._decrypt(data))
+            fields = orjson.loads(self._decrypted(stored) if data.startswith(MARK) else data)
             if fields["prev_hash"] == previous:
                 fields["hash"] = chain_hash(previous, stream, version, topic, data)
                 event = self.registry.revive(stream, version, topic, fields)
@@ -121,13 +126,19 @@ class OrjsonCodec:
             pass
         return self.open(stored)
 
+    def _decrypted(self, stored: StoredEvent) -> bytes:
+        stream, version, topic, data = stored
+        return deciphered(self.cipher, data, event_place(stream, version, topic))
+
     def _fields(self, stored: StoredEvent) -> dict[str, Any]:
         stream, version, topic, data = stored
         try:
-            plain = data if self._decrypt is None else self._decrypt(data)
+            plain = self._decrypted(stored) if data.startswith(MARK) else data
             fields: dict[str, Any] = orjson.loads(plain)
             previous = fields["prev_hash"]
             fields["hash"] = chain_hash(previous, stream, version, topic, data)
+        except RunStoreError:
+            raise  # a key that is not here
         except Exception as e:
             raise RunStoreError(
                 RUN_INTEGRITY_ERROR,

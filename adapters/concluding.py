@@ -19,6 +19,7 @@ from ..domain.lease import RunLeaseHandle
 from .clocks import ticks
 from .handling import AuthorityUnavailable, HandlerCall, describe, is_interruption
 from .journal import Journal
+from .logs import fields, told
 from .retrying import Pauses, RetryPolicy, growing
 
 log = logging.getLogger("runjournal.worker")
@@ -60,7 +61,12 @@ class Conclusion:
                     until = min(until, ticks() + self._grace)
                 if not e.retryable or not lease.held or ticks() >= until:
                     raise
-                log.warning("run %s: its end could not be written yet: %s", lease.run_id, e)
+                log.warning(
+                    "run %s: its end could not be written yet: %s",
+                    lease.run_id,
+                    e,
+                    extra=fields(lease, e),
+                )
                 time.sleep(pauses.next())
         if lease.lost is not None:
             _report_late(call, lease.lost)
@@ -157,10 +163,13 @@ def _complete(lease: RunLeaseHandle, result: object) -> None:
 
 def _report_late(call: HandlerCall, loss: RunStoreError) -> None:
     """The run is not ours any more: its result is the loss, and an error is kept in the log."""
-    run_id, error = call.ctx.run_id, call.error
-    log.warning("run %s: %s", run_id, loss)
+    lease, error = call.ctx.lease, call.error
+    log.warning("run %s: %s", lease.run_id, loss, extra=fields(lease, loss))
     if error is not None and not is_interruption(error) and not _is_loss(error):
-        log.warning("run %s: its handler raised after the loss: %s", run_id, describe(error))
+        text, about = told(describe(error)), fields(lease, error)
+        log.warning(
+            "run %s: its handler raised after the loss: %s", lease.run_id, text, extra=about
+        )
 
 
 def _is_loss(error: BaseException) -> bool:

@@ -29,7 +29,9 @@ from ..domain.gateway import (
 )
 from .clocks import RandomIds, ticks
 from .delivery_policy import DeliveryPolicy
+from .logs import fields
 from .masking import mask
+from .telemetry.observer import SILENT, Observer
 
 log = logging.getLogger("runjournal.delivery")
 T = TypeVar("T")
@@ -48,10 +50,12 @@ class Sender:
         ledger: DeliveryLedger,
         gateways: Mapping[str, DeliveryGateway],
         policy: DeliveryPolicy,
+        observer: Observer = SILENT,
     ) -> None:
         self._ledger = ledger
         self._gateways = gateways
         self._policy = policy
+        self._observer = observer
 
     def deliver(self, due: DueDelivery) -> str:
         """One attempt; what became of it, by the name of a field of Pass."""
@@ -76,7 +80,8 @@ class Sender:
             return act()
         except RunStoreError as e:
             if e.code == RUN_INTEGRITY_ERROR or e.reason == "different_request":
-                log.error("delivery %s was set aside: %s", invocation_id, e)
+                about = fields(error=e, invocation_id=invocation_id)
+                log.error("delivery %s was set aside: %s", invocation_id, e, extra=about)
                 self._ledger.set_aside(invocation_id, e.message)
                 return "set_aside"
             if e.code == RUN_CONFLICT:
@@ -116,7 +121,8 @@ class Sender:
     def _send(self, claimed: Claimed) -> str:
         record, request = claimed
         try:
-            self._gateway(record.delivery_ref).deliver(request)
+            with self._observer.sending(record):
+                self._gateway(record.delivery_ref).deliver(request)
         except Exception as error:  # noqa: BLE001 - whatever a gateway raises is its answer
             self._report_doubt(record, error)
             return "unknown"
@@ -135,7 +141,13 @@ class Sender:
     def _report_doubt(self, record: DeliveryRecord, error: Exception) -> None:
         definite = not _is_ambiguous(error)
         text = _told(error)
-        log.warning("delivery %s (%s): %s", record.invocation_id, record.delivery_ref, text)
+        log.warning(
+            "delivery %s (%s): %s",
+            record.invocation_id,
+            record.delivery_ref,
+            text,
+            extra=fields(record, error, owner=self._ledger.owner),
+        )
 
         def write() -> DeliveryRecord:
             due = None
@@ -155,7 +167,9 @@ class Sender:
         try:
             _patiently(write, self._ledger.ttl)
         except RunStoreError as error:
-            log.error("delivery %s: its end is not on record: %s", record.invocation_id, error)
+            about = fields(record, error, owner=self._ledger.owner)
+            text = "delivery %s: its end is not on record: %s"
+            log.error(text, record.invocation_id, error, extra=about)
 
 
 def _patiently(act: Callable[[], T], seconds: float) -> T:

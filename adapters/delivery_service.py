@@ -29,6 +29,7 @@ from .clocks import ticks
 from .delivery_policy import DeliveryPolicy
 from .delivery_sender import FIRST_WAIT, Sender
 from .journal import Journal
+from .logs import fields
 from .retrying import Pauses
 from .stopping import Interrupt, idle
 
@@ -85,7 +86,9 @@ class DeliveryService:
         self._ledger = journal.delivery_ledger(
             owner=owner, attempt_ttl=check_seconds(attempt_ttl, "attempt_ttl"), clock=clock
         )
-        self._sender = Sender(self._ledger, dict(gateways), policy or DeliveryPolicy())
+        self._sender = Sender(
+            self._ledger, dict(gateways), policy or DeliveryPolicy(), journal.observer
+        )
         self._concurrency = check_integer(concurrency, "concurrency", least=1, most=1000)
         self._refs = list(gateways) if leave_others and ANY_REF not in gateways else None
 
@@ -188,7 +191,7 @@ class DeliveryService:
             except RunStoreError as error:
                 if not error.retryable:
                     raise
-                log.warning("delivering failed and goes on: %s", error)
+                log.warning("delivering failed and goes on: %s", error, extra=fields(error=error))
                 done = Pass()
             if done.delivered + done.unknown:
                 pauses.reset()

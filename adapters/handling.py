@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import threading
 from collections.abc import Awaitable, Callable
@@ -146,7 +147,9 @@ class HandlerCall:
     def start(self) -> None:
         """Call the handler."""
         name = f"runjournal-handler-{self.ctx.run_id}"
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+        # What the worker's thread has in its context, such as a span, surrounds the handler too.
+        target, args = contextvars.copy_context().run, (self._run,)
+        threading.Thread(target=target, args=args, name=name, daemon=True).start()
 
     def watch(self, grace: float, interrupt: Interrupt | None = None) -> None:
         """Wait for the handler; pass on every reason to stop, then wait no longer than grace."""

@@ -8,19 +8,43 @@ from datetime import datetime
 from typing import Any
 
 from ..domain.delivery import DeliveryRecord
-from ..domain.history_store import Image
+from ..domain.errors import RunStoreError
+from ..domain.history_store import Image, Table
 from ..domain.record import RunRecord
-from .rows import body_of, checkpoint_of, delivery_body_of
+from .ciphering import Cipher
+from .rows import body_of, checkpoint_of, delivery_body_of, plain_form
+
+#: The last columns of such a row, which hold bytes.
+_BYTES: dict[Table, tuple[str, ...]] = {
+    "run_records": ("checkpoint", "body"),
+    "delivery_outbox": ("body",),
+}
 
 
-def image_of(row: tuple[Any, ...]) -> Image:
-    """The image that a row of the statements for images holds behind its key."""
-    _key, version, head, status, *rest = row
+def image_of(table: Table, row: tuple[Any, ...], cipher: Cipher | None) -> Image:
+    """The image that a row of the statements for images holds behind its key.
+
+    Decrypted, for a value has another form each time it is encrypted. What cannot be decrypted is
+    left as it is: it equals nothing.
+    """
+    key, version, head, status, *rest = row
+    for i, column in enumerate(_BYTES[table], start=-len(_BYTES[table])):
+        try:
+            if rest[i] is not None:
+                rest[i] = plain_form(rest[i], cipher, table, key, column)
+        except (RunStoreError, ValueError):
+            pass
+    return Image(version, head, status, tuple(rest))
+
+
+def image_of_record(record: RunRecord | DeliveryRecord, moment: Callable[[datetime], Any]) -> Image:
+    """The image of the row that is right for this record."""
+    version, head, status, *rest = columns_of(record, moment, None)
     return Image(version, head, status, tuple(rest))
 
 
 def columns_of(
-    record: RunRecord | DeliveryRecord, moment: Callable[[datetime], Any]
+    record: RunRecord | DeliveryRecord, moment: Callable[[datetime], Any], cipher: Cipher | None
 ) -> tuple[Any, ...]:
     """The columns of such a row behind its key, when it is right; `moment` stores an instant."""
     head = (record.version, record.head, record.status.value)
@@ -28,11 +52,12 @@ def columns_of(
         return (
             *head,
             record.kind,
+            record.parent_run_id,
             record.fencing_token,
             moment(record.created_at),
             moment(record.updated_at),
-            checkpoint_of(record),
-            body_of(record),
+            checkpoint_of(record, cipher),
+            body_of(record, cipher),
         )
     due = record.next_attempt_at
     return (
@@ -41,7 +66,7 @@ def columns_of(
         record.delivery_ref,
         None if due is None else moment(due),
         moment(record.updated_at),
-        delivery_body_of(record),
+        delivery_body_of(record, cipher),
     )
 
 
@@ -55,7 +80,8 @@ def creation(table: str, migrations: Sequence[str]) -> Iterator[str]:
     for migration in migrations:
         for statement in re.sub(r"--[^\n]*", "", migration).split(";"):
             name = re.search(
-                r"(?:CREATE TABLE|ALTER TABLE|CREATE (?:UNIQUE )?INDEX \w+ ON|UPDATE)\s+(\w+)",
+                r"(?:CREATE TABLE|ALTER TABLE|CREATE (?:UNIQUE )?INDEX \w+ ON|UPDATE|"
+                r"CREATE TRIGGER \w+ AFTER INSERT ON)\s+(\w+)",
                 statement,
             )
             if name is not None and name[1] == table:

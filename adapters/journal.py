@@ -25,14 +25,16 @@ from .authorizing import FailingClosed
 from .beat import ThreadBeat
 from .clocks import RandomIds, default_owner, ticks
 from .codec import OrjsonCodec
+from .journal_pruning import JournalPruning
 from .journal_readings import JournalReadings
 from .journal_transfer import JournalTransfer
 from .journal_upkeep import JournalUpkeep
+from .telemetry.observer import SILENT, Observer
 
 _open_journals: weakref.WeakSet[Journal] = weakref.WeakSet()
 
 
-class Journal(JournalReadings, JournalUpkeep, JournalTransfer):
+class Journal(JournalReadings, JournalUpkeep, JournalTransfer, JournalPruning):
     """An open run journal. As a context manager it is closed at the end.
 
     Thread-safe. After a fork the child works with connections of its own, and the leases of its
@@ -45,8 +47,10 @@ class Journal(JournalReadings, JournalUpkeep, JournalTransfer):
         codec: OrjsonCodec,
         limits: DeploymentLimits,
         authorizer: Authorizer | None = None,
+        observer: Observer = SILENT,
     ) -> None:
-        self._store: RunStore = store
+        self._observer = observer
+        self._store: RunStore = observer.measured(store)
         self._codec = codec
         self.limits = limits
         self._authorizer = None if authorizer is None else FailingClosed(authorizer)
@@ -56,11 +60,17 @@ class Journal(JournalReadings, JournalUpkeep, JournalTransfer):
         self._beats: weakref.WeakSet[ThreadBeat] = weakref.WeakSet()
         self._closing = threading.Event()
         _open_journals.add(self)
+        observer.watch(self)
 
     @property
     def store(self) -> RunStore:
         """The RunStore behind it."""
         return self._store
+
+    @property
+    def observer(self) -> Observer:
+        """What its work is told to: a Telemetry, or one that does nothing."""
+        return self._observer
 
     @property
     def atomicity(self) -> str:
@@ -113,6 +123,7 @@ class Journal(JournalReadings, JournalUpkeep, JournalTransfer):
             clock=clock,
             limits=self.limits,
             authorizer=self._authorizer,
+            on_loss=self._observer.on_loss,
         )
         beat.attach(ledger)
         self._ledgers.add(ledger)
@@ -132,7 +143,7 @@ class Journal(JournalReadings, JournalUpkeep, JournalTransfer):
         if not hasattr(self._store, "within"):
             raise refuse("argument", "only a journal on Postgres can join a host's transaction")
         engine = Engine(
-            self._store.within(conn),
+            self._observer.measured(self._store.within(conn)),
             self._codec,
             RandomIds(),
             ticks,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..domain.checks import (
     check_choice,
@@ -24,12 +24,14 @@ from ..domain.delivery import (
 from ..domain.events import Event, run_stream
 from ..domain.ports import Attention, RunStore
 from ..domain.record import RunRecord
+from ..domain.refusals import pruned
 from ..domain.status import RunLifecycleStatus
 from .application import JournalApplication
 from .codec import OrjsonCodec
 from .time_travel import no_run, no_version, version_at
 
 if TYPE_CHECKING:
+    from ..projections.stats import JournalStats
     from ..projections.timeline_parts import Timeline
 
 #: Events read in one short transaction when a whole stream is read.
@@ -64,23 +66,31 @@ class JournalReadings:
     ) -> RunRecord | None:
         """The run's record: now, or as it was at a version or at a time, folded from its events.
 
-        None when there is no such run. A version or time at which it did not exist raises
-        RUN_NOT_FOUND / version. Leases in the past show their folded expiry.
+        None when there is no such run. One that was pruned raises RUN_NOT_FOUND / pruned, and a
+        version or time at which it did not exist RUN_NOT_FOUND / version. Leases in the past show
+        their folded expiry.
         """
         check_identifier(run_id, "run id")
         if version is None and as_of is None:
-            return self._store.get(run_id).record
+            return self._there(run_id)
         if version is not None and as_of is not None:
             raise refuse("argument", "give version or as_of, not both")
         if as_of is not None:
             version = version_at(self._store, self._codec, run_id, check_time(as_of, "as_of"))
         check_integer(version, "version", least=1)
-        current = self._store.get(run_id).record
+        current = self._there(run_id)
         if current is None:
             return None
         if version is None or version > current.version:
             raise no_version(run_id, f"version {version}", current)
         return self.application.record_at(run_id, version)
+
+    def _there(self, run_id: str) -> RunRecord | None:
+        """The run's record, if it is there. Raises RUN_NOT_FOUND / pruned."""
+        record = self._store.get(run_id).record
+        if record is None and (left := self._store.buried(run_id)) is not None:
+            raise pruned(left)
+        return record
 
     def runs(
         self,
@@ -130,7 +140,7 @@ class JournalReadings:
     def timeline(self, run_id: str) -> Timeline:
         """Who held the run under which token, and what happened around that.
 
-        Read from all its events and its delivery's. Raises RUN_NOT_FOUND / run, and
+        Read from all its events and its delivery's. Raises RUN_NOT_FOUND / run or pruned, and
         RUN_INTEGRITY_ERROR at what cannot be read.
         """
         from ..projections.timeline import timeline  # auditors pay for it, not every worker
@@ -140,6 +150,7 @@ class JournalReadings:
         sent = () if ref is None else self.delivery_events(delivery_invocation_id(run_id, ref))
         line = timeline(self.events(run_id), sent, now=now, stored=record)
         if record is None or line is None:
+            self._there(run_id)
             raise no_run(run_id)
         return line
 
@@ -154,6 +165,19 @@ class JournalReadings:
 
         ids = check_identifiers(run_ids, "run id")
         return render(self._store, self._codec, ids, payloads)
+
+    def stats(self) -> JournalStats:
+        """How the journal stands: runs, leases, deliveries, projections and size, in numbers.
+
+        Reads the row of each run and each delivery once, and no events: for every minute, not for
+        every second. Raises RUN_VALIDATION_ERROR / argument for a store that cannot be counted.
+        """
+        from ..projections.stats import stats_of  # likewise
+
+        store: Any = self._store
+        if not hasattr(store, "survey"):
+            raise refuse("argument", "this journal's store cannot be counted")
+        return stats_of(store.survey(), store.projection_states())
 
     def attention(self) -> list[Attention]:
         """Runs that were set aside because they could not be read, with the reason."""

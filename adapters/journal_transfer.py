@@ -52,8 +52,9 @@ class JournalTransfer:
         from .transfer.source import Source
 
         ids = None if run_ids is None else check_identifiers(run_ids, "run id")
-        units = Source(self._store, self._codec, progress).units(ids)
-        return lines_of(self._codec.registry, units)
+        source = Source(self._store, self._codec, progress)
+        tombstones = source.tombstones() if ids is None else ()
+        return lines_of(self._codec.registry, source.units(ids), tombstones)
 
     def export_to(
         self,
@@ -86,17 +87,20 @@ class JournalTransfer:
 
         The whole file is checked before anything is written. Each run is written whole or not at
         all, so an import that was interrupted is simply repeated. A run that is something else
-        here is named in `conflicts`. Raises RUN_VALIDATION_ERROR / export_file, naming the line,
-        and RUN_INTEGRITY_ERROR for an event that this code cannot read.
+        here is named in `conflicts`, and one that was pruned here stays so. Raises
+        RUN_VALIDATION_ERROR / export_file, naming the line, and RUN_INTEGRITY_ERROR for an event
+        that this code cannot read.
         """
         from .transfer.publishing import Publisher
         from .transfer.reading import ExportFile
 
         file = ExportFile(Path(path), self._codec)
-        for _ in file.units(progress):
-            pass
+        file.check(progress)
         publisher = Publisher(self._store, self._codec, send=bool(send_deliveries))
-        return publisher.publish(file.units(progress))
+        done = publisher.publish(file.units(progress))
+        publisher.bury(file.tombstones())
+        done.torn = file.torn
+        return done
 
     def copy_to(
         self,
@@ -112,6 +116,8 @@ class JournalTransfer:
         from .transfer.publishing import Publisher
         from .transfer.source import Source
 
-        units = Source(self._store, self._codec, progress).units(None)
+        source = Source(self._store, self._codec, progress)
         publisher = Publisher(target._store, target._codec, send=bool(send_deliveries))  # type: ignore[arg-type]
-        return publisher.publish(units)
+        done = publisher.publish(source.units(None))
+        publisher.bury(source.tombstones())
+        return done

@@ -1,4 +1,4 @@
-"""JournalUpkeep: checking a Journal, and making its tables anew."""
+"""JournalUpkeep: checking a Journal, backing it up, and making its tables anew."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
+from ..domain.checks import refuse
 from ..projections.projector import Projector
 from ..projections.rebuild import Repaired
 from ..projections.streams import Finding
 from ..projections.verify import quiet
 from .audit import AuditLog
+from .backup import BackedUp, Restored, back_up, check_restored
 from .checking import Verification, anchor_lines, rebuild_table, verify_journal
 from .projecting.face import JournalProjections
 from .projecting.rebuilding import RebuildProgress, Rebuilt, rebuild_projection
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class JournalUpkeep(JournalProjections):
-    """verify, anchor, acknowledge, rebuild."""
+    """verify, anchor, acknowledge, backup, restore_check, rebuild."""
 
     def verify(
         self,
@@ -54,6 +56,34 @@ class JournalUpkeep(JournalProjections):
         """
         AuditLog(self._store, self._codec).acknowledge(findings, actor, reason)
 
+    def backup(self, path: str | Path, progress: Callable[[int], None] = quiet) -> BackedUp:
+        """Write a SQLite journal as it is at this moment to a new file, while writers go on.
+
+        path      the new file: for its owner only, and there when it is complete, verified and on
+                  disk
+        progress  called with how many events of it were checked since the last call
+
+        `restore_backup` makes a journal of it. Raises RUN_VALIDATION_ERROR / argument for a file
+        that exists, a folder that does not, or a journal that is not in SQLite;
+        RUN_INTEGRITY_ERROR / damaged_database or unsound for a journal that is not as it was
+        written, unless that was acknowledged.
+        """
+        return back_up(self._store, self._codec, Path(path), progress)
+
+    def restore_check(
+        self, actor: str, reason: str, progress: Callable[[int], None] = quiet
+    ) -> Restored:
+        """Go on with a journal whose server or file may have been put back to an earlier state.
+
+        actor, reason  who says so and why; kept in `journal/audit`
+        progress       called with how many events were checked since the last call
+
+        Verifies it, raises the token epoch, passes over positions, and takes the place where it is
+        now for its own, so that leases are granted again. Stop nobody for it: holders go on where
+        their run is as they left it. Raises RUN_INTEGRITY_ERROR / unsound.
+        """
+        return check_restored(self._store, self._codec, actor, reason, progress)
+
     @overload
     def rebuild(
         self,
@@ -69,6 +99,7 @@ class JournalUpkeep(JournalProjections):
         projection: Projector,
         progress: Callable[[RebuildProgress], object] | None = None,
         interrupt: Interrupt | None = None,
+        processes: PartProcesses | None = None,
     ) -> Rebuilt: ...
 
     def rebuild(
@@ -92,5 +123,7 @@ class JournalUpkeep(JournalProjections):
         at work; not_projected at an event that your projector cannot project.
         """
         if not isinstance(projection, str):
+            if processes is not None:
+                raise refuse("argument", "processes rebuild the tables of the journal only")
             return rebuild_projection(self._store, self._codec, projection, progress, interrupt)
         return rebuild_table(self._store, self._codec, projection, progress, interrupt, processes)

@@ -12,11 +12,14 @@ from ..domain.events import RUN_EVENTS
 from ..domain.limits import DeploymentLimits
 from ..domain.ports import Authorizer
 from ..domain.registry import EventRegistry
+from .ciphering import MARK, Cipher
 from .codec import OrjsonCodec
 from .journal import Journal
+from .telemetry.choosing import observer_of
 
 if TYPE_CHECKING:
     from .postgres.database import HostPool
+    from .telemetry.telemetry import Telemetry
 
 
 def open_journal(
@@ -25,6 +28,8 @@ def open_journal(
     limits: DeploymentLimits | None = None,
     authorizer: Authorizer | None = None,
     registry: EventRegistry | None = None,
+    cipher: Cipher | None = None,
+    telemetry: Telemetry | bool | None = None,
     schema: str = "public",
     pool: HostPool | None = None,
     pooler: bool = False,
@@ -41,6 +46,10 @@ def open_journal(
               is asked about every start, cancel, fail, resume and decision; without one all are
               allowed
     registry  the events that can be read; a host that adds or upcasts events passes its own
+    cipher    encrypts what is stored: a KeyRing, or a Cipher of the host's. Without one a journal
+              whose newest event is encrypted is not written to: RUN_VALIDATION_ERROR / missing_key
+    telemetry where spans and metrics go: a Telemetry; None or True: the OpenTelemetry SDK that the
+              process has set up by now, if any, and True insists on the extra; False: nowhere
 
     For Postgres only:
     schema    the namespace of the journal's tables
@@ -53,13 +62,41 @@ def open_journal(
     Raises RUN_VALIDATION_ERROR / address or read_only, RUN_INTEGRITY_ERROR / not_a_journal,
     newer_database, damaged_database or missing_upcaster. A refused file is left untouched.
     """
-    store = _store_for(url, schema, pool, pooler, create, notify)
-    codec = OrjsonCodec(registry or EventRegistry([*RUN_EVENTS, *DELIVERY_EVENTS, *AUDIT_EVENTS]))
-    return Journal(store, codec, limits or DeploymentLimits(), authorizer)
+    observer = observer_of(telemetry)
+    store = _store_for(url, schema, pool, pooler, create, notify, cipher)
+    try:
+        # One process that lacks its key file must not write in plain what the others encrypt.
+        plain = cipher is not None or not _is_encrypted(store)
+    except BaseException:
+        store.close()
+        raise
+    codec = codec_for(registry, cipher, writes_plain=plain)
+    return Journal(store, codec, limits or DeploymentLimits(), authorizer, observer)
+
+
+def codec_for(
+    registry: EventRegistry | None, cipher: Cipher | None, *, writes_plain: bool = True
+) -> OrjsonCodec:
+    """How events are stored and read: those of the registry, or those that we have."""
+    known = registry or EventRegistry([*RUN_EVENTS, *DELIVERY_EVENTS, *AUDIT_EVENTS])
+    return OrjsonCodec(known, cipher, writes_plain=writes_plain)
+
+
+def _is_encrypted(store: Any) -> bool:
+    """Whether the newest event is."""
+    head = store.max_notification_id()
+    newest = store.select_notifications(head, 1) if head else []
+    return any(event.state.startswith(MARK) for event in newest)
 
 
 def _store_for(
-    url: str, schema: str, pool: HostPool | None, pooler: bool, create: bool, notify: bool
+    url: str,
+    schema: str,
+    pool: HostPool | None,
+    pooler: bool,
+    create: bool,
+    notify: bool,
+    cipher: Cipher | None,
 ) -> Any:
     if not isinstance(url, str):
         raise refuse("address", f"the journal's address must be a str, not {type(url).__name__}")
@@ -76,7 +113,7 @@ def _store_for(
         synchronous = options.pop("synchronous", "full").upper()
         if not path or options or synchronous not in ("FULL", "NORMAL", "EXTRA"):
             raise refuse("address", f"{_masked(url)!r} is no sqlite address")
-        return SQLiteStore(path, synchronous)
+        return SQLiteStore(path, synchronous, cipher)
     if scheme in ("postgresql", "postgres"):
         from .postgres.database import Database  # likewise
         from .postgres.schema import check, check_name
@@ -90,7 +127,7 @@ def _store_for(
             except BaseException:
                 database.close()
                 raise
-        return PostgresStore(database, notify=notify)
+        return PostgresStore(database, notify=notify, cipher=cipher)
     raise refuse("address", f"{_masked(url)!r} is no journal address")
 
 

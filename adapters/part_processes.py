@@ -40,15 +40,24 @@ class PartProcesses:
     url      the journal's, as `open_journal` takes it; with RUNJOURNAL_* of the environment beside
     count    how many of them run at once
     schema, pooler  as for `open_journal`
+    key_file        the keys of an encrypted journal (`KeyRing.from_file`)
     """
 
     def __init__(
-        self, url: str, count: int | None = None, *, schema: str = "public", pooler: bool = False
+        self,
+        url: str,
+        count: int | None = None,
+        *,
+        schema: str = "public",
+        pooler: bool = False,
+        key_file: str | None = None,
     ) -> None:
         self._count = usable_cores() if count is None else count
         # Through the environment, where no list of processes shows a password.
         self._environment = os.environ | {"RUNJOURNAL_DB": url, "RUNJOURNAL_SCHEMA": schema}
         self._environment["RUNJOURNAL_POOLER"] = str(int(pooler))
+        if key_file is not None:
+            self._environment["RUNJOURNAL_KEY_FILE"] = key_file
         self._command = [sys.executable, "-m", "runjournal.adapters.cli.main", "part"]
 
     def divided(self, store: Any, within: Part) -> list[Part]:

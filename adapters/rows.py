@@ -1,4 +1,8 @@
-"""The bytes of the rows that the SQL backends store: the projections' mappings through orjson."""
+"""The bytes of the rows that the SQL backends store: the projections' mappings through orjson.
+
+Then they go through the cipher of the journal, if it has one. A row of a run belongs to the run's
+stream, as its events do.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,16 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from ..domain.delivery import DeliveryRecord
+from ..domain.delivery import DeliveryRecord, delivery_stream
 from ..domain.errors import RUN_INTEGRITY_ERROR, RunStoreError
+from ..domain.events import run_stream
+from ..domain.history_store import Table
 from ..domain.record import RunRecord
+from ..domain.tombstone import Tombstone
 from ..projections import delivery_outbox, run_records
+from .ciphering import MARK, Cipher, Place, deciphered, enciphered
 
+_GRAVE = "the tombstone"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -33,24 +42,49 @@ def _fields(part: Any) -> Any:
     raise TypeError(f"{type(part).__name__} has no stored form")
 
 
-def body_of(record: RunRecord) -> bytes:
+def stored_form(data: bytes, cipher: Cipher | None, table: Table, key: str, column: str) -> bytes:
+    """What a column of bytes holds for these."""
+    return data if cipher is None else enciphered(cipher, data, _place(table, key, column))
+
+
+def plain_form(data: bytes, cipher: Cipher | None, table: Table, key: str, column: str) -> bytes:
+    """The bytes that a column holds; raises as `Cipher.decrypt`."""
+    if not data.startswith(MARK):
+        return data
+    return deciphered(cipher, data, _place(table, key, column))
+
+
+def _place(table: Table, key: str, column: str) -> Place:
+    stream = run_stream(key) if table == "run_records" else delivery_stream(key)
+    return Place(stream, f"the {column} of the row")
+
+
+def body_of(record: RunRecord, cipher: Cipher | None) -> bytes:
     """The column `body` of a run's row."""
-    return orjson.dumps(run_records.body(record), default=_fields)
+    data = orjson.dumps(run_records.body(record), default=_fields)
+    return stored_form(data, cipher, "run_records", record.run_id, "body")
 
 
-def checkpoint_of(record: RunRecord) -> bytes | None:
+def checkpoint_of(record: RunRecord, cipher: Cipher | None) -> bytes | None:
     """The column `checkpoint` of a run's row: where the last saved state is."""
     ref = record.checkpoint_ref
-    return None if ref is None else orjson.dumps(ref.__dict__)
+    if ref is None:
+        return None
+    data = orjson.dumps(ref.__dict__)
+    return stored_form(data, cipher, "run_records", record.run_id, "checkpoint")
 
 
-def record_of(run_id: str, *columns: Any) -> RunRecord:
+def record_of(cipher: Cipher | None, run_id: str, *columns: Any) -> RunRecord:
     """The record from the columns of its row, in the order of `run_records.from_row`.
 
-    Raises RUN_INTEGRITY_ERROR / unreadable_record, naming the run.
+    Raises RUN_INTEGRITY_ERROR / unreadable_record, naming the run; and as `Cipher.decrypt`.
     """
     kind, status, version, token, deadline, created, updated, checkpoint, head, body = columns
     try:
+        body = plain_form(body, cipher, "run_records", run_id, "body")
+        if checkpoint is not None:
+            ref = plain_form(checkpoint, cipher, "run_records", run_id, "checkpoint")
+            checkpoint = orjson.loads(ref)
         return run_records.from_row(
             run_id,
             kind,
@@ -60,7 +94,7 @@ def record_of(run_id: str, *columns: Any) -> RunRecord:
             deadline,
             created,
             updated,
-            None if checkpoint is None else orjson.loads(checkpoint),
+            checkpoint,
             head,
             orjson.loads(body),
         )
@@ -68,18 +102,20 @@ def record_of(run_id: str, *columns: Any) -> RunRecord:
         raise _unreadable(f"run {run_id!r}", e) from e
 
 
-def delivery_body_of(record: DeliveryRecord) -> bytes:
+def delivery_body_of(record: DeliveryRecord, cipher: Cipher | None) -> bytes:
     """The column `body` of an outbox row."""
-    return orjson.dumps(delivery_outbox.body(record), default=_fields)
+    data = orjson.dumps(delivery_outbox.body(record), default=_fields)
+    return stored_form(data, cipher, "delivery_outbox", record.invocation_id, "body")
 
 
-def delivery_of(invocation_id: str, *columns: Any) -> DeliveryRecord:
+def delivery_of(cipher: Cipher | None, invocation_id: str, *columns: Any) -> DeliveryRecord:
     """The delivery from the columns of its row, in the order of `delivery_outbox.from_row`.
 
-    Raises RUN_INTEGRITY_ERROR / unreadable_record, naming the delivery.
+    Raises RUN_INTEGRITY_ERROR / unreadable_record, naming the delivery; and as `Cipher.decrypt`.
     """
     status, version, due, updated, head, body = columns[2:]
     try:
+        body = plain_form(body, cipher, "delivery_outbox", invocation_id, "body")
         return delivery_outbox.from_row(
             invocation_id,
             columns[0],
@@ -93,6 +129,23 @@ def delivery_of(invocation_id: str, *columns: Any) -> DeliveryRecord:
         )
     except (ValidationError, ValueError, TypeError) as e:
         raise _unreadable(f"delivery {invocation_id!r}", e) from e
+
+
+def tombstone_row(tombstone: Tombstone, cipher: Cipher | None) -> Tombstone:
+    """The row of a tombstone: its body as it is stored."""
+    if cipher is None or tombstone.body is None:
+        return tombstone
+    place = Place(tombstone.stream, _GRAVE)
+    return tombstone._replace(body=enciphered(cipher, tombstone.body, place))
+
+
+def tombstone_of(row: Sequence[Any], cipher: Cipher | None) -> Tombstone:
+    """The tombstone of a row; raises as `Cipher.decrypt`."""
+    tombstone = Tombstone(*row)
+    body = tombstone.body
+    if body is None or not body.startswith(MARK):
+        return tombstone
+    return tombstone._replace(body=deciphered(cipher, body, Place(tombstone.stream, _GRAVE)))
 
 
 def readable_deliveries(
@@ -113,6 +166,8 @@ def readable_deliveries(
             try:
                 found.append(read(tuple(row)))
             except RunStoreError as e:
+                if e.code != RUN_INTEGRITY_ERROR:
+                    raise
                 if attention is None:
                     set_aside(row[0], e.message)
         if len(rows) < wanted:

@@ -20,6 +20,7 @@ from .clocks import ticks
 from .concluding import abandon
 from .handling import StopSignal, describe
 from .journal import Journal
+from .logs import fields
 from .retrying import Pauses
 from .stopping import LOOK_EVERY, Interrupt, idle
 
@@ -136,7 +137,7 @@ class Slots:
         except RunStoreError as e:
             slot.error = e
         except BaseException as e:
-            log.exception("run %s", slot.lease.run_id)
+            log.exception("run %s", slot.lease.run_id, extra=fields(slot.lease, e))
             abandon(slot.lease, describe(e))
         finally:
             self._ended.put(slot)
@@ -179,6 +180,7 @@ class Slots:
             failure.code,
             failure.reason,
             failure,
+            extra=fields(error=failure, pause=pause),
         )
         idle(self._interrupt, pause)
 
@@ -197,6 +199,10 @@ class Slots:
         finally:
             for slot in self._taken:
                 abandon(slot.lease, "its end could not be written in time")
-                log.warning("run %s: its slot was left behind", slot.lease.run_id)
+                log.warning(
+                    "run %s: its slot was left behind",
+                    slot.lease.run_id,
+                    extra=fields(slot.lease),
+                )
         lost = ((slot.lease.run_id, slot.lease.lost) for slot in [*ended, *self._taken])
         return tuple(sorted(name for name, loss in lost if loss and loss.reason == "abandoned"))

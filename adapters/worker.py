@@ -28,6 +28,7 @@ from .handling import (
     is_interruption,
 )
 from .journal import Journal
+from .logs import fields, told
 from .retrying import RetryPolicy
 from .slots import Slots, WorkerResult
 from .stopping import Interrupt, either, stopped_by_signals
@@ -146,6 +147,16 @@ class Worker:
     def _work(
         self, lease: RunLeaseHandle, stop: StopSignal, interrupt: Interrupt | None = None
     ) -> RunRecord | None:
+        with self.journal.observer.handling(self.journal, lease) as ended:
+            record = self._work_on(lease, stop, interrupt)
+            ended(record)
+            if record is not None:
+                self._deliver(record)
+            return record
+
+    def _work_on(
+        self, lease: RunLeaseHandle, stop: StopSignal, interrupt: Interrupt | None
+    ) -> RunRecord | None:
         """Call the handler on a claimed run and write how it ended; the record afterwards.
 
         However it is left, the lease is not renewed any more.
@@ -160,10 +171,7 @@ class Worker:
                 hand_back(lease, SHUTDOWN)
             abandon(lease, describe(e))
             raise
-        record = lease.record if lease.lost is None else self.ledger.get(lease.run_id)
-        if record is not None:
-            self._deliver(record)
-        return record
+        return lease.record if lease.lost is None else self.ledger.get(lease.run_id)
 
     def _begin(self, lease: RunLeaseHandle, stop: StopSignal) -> HandlerCall | None:
         """Start the handler; None for a run that cannot be read and was set aside."""
@@ -174,7 +182,7 @@ class Worker:
                 hand_back(lease, "unreadable")
                 raise
             # Into attention, not round and round.
-            log.error("run %s was set aside: %s", lease.run_id, e)
+            log.error("run %s was set aside: %s", lease.run_id, e, extra=fields(lease, e))
             lease.release(reason="set aside", error=e.message)
             self.journal.store.set_aside(lease.run_id, e.message)
             return None
@@ -197,4 +205,8 @@ class Worker:
         try:
             self._delivery.deliver_run(record)
         except Exception as e:  # noqa: BLE001 - the run has ended, whatever becomes of its result
-            log.warning("run %s: its result was not delivered: %s", record.run_id, describe(e))
+            about = fields(error=e, run_id=record.run_id, kind=record.kind, version=record.version)
+            text = told(describe(e))
+            log.warning(
+                "run %s: its result was not delivered: %s", record.run_id, text, extra=about
+            )

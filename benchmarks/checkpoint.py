@@ -50,11 +50,11 @@ def same_writes(path: Path, synchronous: str) -> Contestant:
         record = lease.save_checkpoint(PAYLOADS[0])
         (event,) = journal.store.read("run/run", record.version - 1)
         around = len(event.data) - len(json.dumps(PAYLOADS[0], separators=(",", ":")))
-        checkpoint, head = checkpoint_of(record), record.head
+        checkpoint, head = checkpoint_of(record, None), record.head
         stamp = to_microseconds(record.updated_at)
     conn = connect(path, synchronous)
     # Closing has released the run: held again, without end.
-    conn.execute("UPDATE runs SET status = 'running', ready_at = ?", (2**60,))
+    conn.execute("UPDATE runs SET status = 'running', ready_at = ?, head = ?", (2**60, head))
     (version,) = conn.execute("SELECT version FROM runs").fetchone()
     frame = b"x" * around
 
@@ -62,7 +62,7 @@ def same_writes(path: Path, synchronous: str) -> Contestant:
         nonlocal version
         for i in range(count):
             conn.execute("BEGIN IMMEDIATE")
-            row = (version + 1, stamp, checkpoint, head, "run", version, 1, stamp)
+            row = (version + 1, stamp, checkpoint, head, "run", version, head, 1, stamp)
             if conn.execute(statements.SAVE_CHECKPOINT, row).rowcount != 1:
                 raise RuntimeError("lost the run")
             body = frame + json.dumps(PAYLOADS[i % 64], separators=(",", ":")).encode()

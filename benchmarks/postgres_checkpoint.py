@@ -107,6 +107,7 @@ class Bare:
             (
                 s.run_id,
                 Int8(self.version),
+                s.head,
                 Int8(self.version + 1),
                 Int8(s.token),
                 None,

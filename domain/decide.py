@@ -1,11 +1,11 @@
 """decide: what a command does to a run, as pure rules.
 
-    decide(record, command, now, limits) -> events     () means "already so"
-    decide(record, command, now, limits) raises RunStoreError when the run does not allow it
+    decide(record, command, now, limits, epoch) -> events     () means "already so"
+    decide(record, command, now, limits, epoch) raises RunStoreError when the run does not allow it
 
 Nothing here reads a clock or a store. `now` is the one instant of the command, and `record` must
 carry the lease's current deadline in `lease.expires_at`. An acquisition may be answered with the
-run's end, where the deployment's limits leave no more.
+run's end, where the deployment's limits leave no more. `epoch` is the journal's token epoch.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from .limiting import limit
 from .limits import DeploymentLimits
 from .record import RunRecord
 from .refusals import Events
+from .tokens import in_epoch
 
 _RULES: dict[type[c.Command], Callable[[RunRecord | None, Any, datetime], Events]] = {
     c.Start: operating.start,
@@ -42,6 +43,7 @@ def decide(
     command: c.Command,
     now: datetime,
     limits: DeploymentLimits = _GENEROUS,
+    epoch: int = 0,
 ) -> Events:
     """The events that carry out `command`, or () when the run already is as asked.
 
@@ -50,6 +52,6 @@ def decide(
     if isinstance(command, c.OperatorCommand) and record and operating.repeats(record, command):
         return ()
     events = _RULES[type(command)](record, command, now)
-    if record is None or not events:
-        return events
-    return limit(record, command, events, now, limits)
+    if record is not None and events:
+        events = limit(record, command, events, now, limits)
+    return in_epoch(record, events, epoch)

@@ -36,7 +36,7 @@ from .ports import (
     Ticks,
 )
 from .record import RunRecord
-from .refusals import missing
+from .refusals import missing, pruned
 from .run import evolve
 from .unsettled import DECIDE_TRIES, Unsettled, contended
 
@@ -106,8 +106,11 @@ class Engine:
     # Reading.
 
     def read(self, run_id: str) -> Reading:
-        """The run's record and the instant it was read at."""
-        return self.store.get(run_id, self.instant().given)
+        """The run's record and the instant it was read at; of a pruned run, what is left of it."""
+        reading = self.store.get(run_id, self.instant().given)
+        if reading.record is None:
+            return reading._replace(record=self.store.buried(run_id))
+        return reading
 
     def read_input(self, run_id: str) -> Any:
         """The run's input, from its first event."""
@@ -145,6 +148,8 @@ class Engine:
         known = record.applied(command_id)
         if known is not None:
             return known.version
+        if record.pruned_at is not None:
+            raise pruned(record)  # its events would tell, and they are gone
         after = 0
         page: Sequence[StoredEvent]
         while page := self.store.read(run_stream(record.run_id), after, PAGE):
@@ -179,6 +184,7 @@ class Engine:
         """The events sealed onto the chain, a requested delivery, and the record they lead to."""
         record = before
         version, head = (0, GENESIS) if before is None else (before.version, before.head)
+        expected_head = head
         sealed: list[SealedEvent] = []
         for event in events:
             stored = self._codec.seal(event, head)
@@ -186,7 +192,7 @@ class Engine:
             record = evolve(record, event, head)
             sealed.append(stored)
         assert record is not None  # decide gave at least one event
-        changes = [Change(sealed[0].stream, version, tuple(sealed), record)]
+        changes = [Change(sealed[0].stream, version, tuple(sealed), record, expected_head)]
         if record.delivery_ref is not None and record.is_terminal:
             changes += self._delivery(record, events[-1])
         return changes, record
@@ -213,6 +219,10 @@ class Engine:
                 if attempt or not assume_new:
                     record, read_at = self.store.get(command.run_id, at.given)
                     now = max(now, read_at)
+                    # Whether it was pruned is asked once it cannot be created: a start that finds
+                    # nothing there costs no trip more.
+                    if record is None and (attempt or not _creates(command)):
+                        record = self.store.buried(command.run_id)
                     if record is not None and unsettled.moved(record):
                         # Only now can it be told: the version moved past where ours was to land.
                         written = self._found(command, unsettled.version, record, read_at)
@@ -222,7 +232,7 @@ class Engine:
                 if version != asked:  # else a write of ours may land yet: what allowed it stands
                     self._authorize(command, record, now)
                     asked = version
-                events = decide(record, command, now, self.limits)
+                events = decide(record, command, now, self.limits, self.store.epoch)
                 if not events:
                     assert record is not None  # only a record can already be so
                     return Performed(record, None, at)
@@ -258,6 +268,12 @@ class Engine:
             return None
         deadline = record.lease.expires_at if record.lease else None
         return record, Reply(now, deadline, deadline is not None)
+
+
+def _creates(command: c.Command) -> bool:
+    return isinstance(command, c.Start) or (
+        isinstance(command, c.Acquire) and command.start is not None
+    )
 
 
 def _grant_guard(record: RunRecord | None, command: c.Command, now: datetime) -> Guard | None:

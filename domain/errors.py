@@ -64,6 +64,7 @@ CAUSES: Final[dict[tuple[str, str], Cause]] = {
     (RUN_INVALID_TRANSITION, "not_suspended"): Cause("only a suspended run takes decisions"),
     (RUN_INVALID_TRANSITION, "unreported"): Cause("retry it once it is on record as unknown", True),
     (RUN_CONFLICT, "different_arguments"): Cause("use another run id for different work"),
+    (RUN_CONFLICT, "pruned"): Cause("use another run id: this one was used and pruned"),
     (RUN_CONFLICT, "different_request"): Cause("the run's end was rewritten: verify the journal"),
     (RUN_CONFLICT, "different_decision"): Cause("an approval is decided once; read the record"),
     (RUN_CONFLICT, "command_reused"): Cause("use a new command id for a new command"),
@@ -75,6 +76,7 @@ CAUSES: Final[dict[tuple[str, str], Cause]] = {
     (RUN_CONFLICT, "projection_version"): Cause("rebuild the projection, or run its own version"),
     (RUN_CONFLICT, "unexpected_version"): Cause("somebody wrote under this token; acquire again"),
     (RUN_NOT_FOUND, "run"): Cause("check the id, or start the run first"),
+    (RUN_NOT_FOUND, "pruned"): Cause("read it in the archive, if it was archived"),
     (RUN_NOT_FOUND, "delivery"): Cause("check the invocation id; only ended runs have one"),
     (RUN_NOT_FOUND, "version"): Cause("ask for a version or a time at which the run existed"),
     (RUN_VALIDATION_ERROR, "identifier"): Cause(
@@ -96,6 +98,10 @@ CAUSES: Final[dict[tuple[str, str], Cause]] = {
     (RUN_VALIDATION_ERROR, "export_file"): Cause(
         "name a whole file that `runjournal export` wrote"
     ),
+    (RUN_VALIDATION_ERROR, "missing_key"): Cause(
+        "open the journal with the key that is named, or say that it is lost"
+    ),
+    (RUN_VALIDATION_ERROR, "backup_file"): Cause("name a file that `runjournal backup` wrote"),
     (RUN_VALIDATION_ERROR, "closed"): Cause("open the journal again"),
     (RUN_LIMIT_EXCEEDED, "checkpoint_bytes"): Cause("store the data elsewhere and save a ref"),
     (RUN_LIMIT_EXCEEDED, "input_bytes"): Cause("store the data elsewhere and pass a ref"),
@@ -111,13 +117,20 @@ CAUSES: Final[dict[tuple[str, str], Cause]] = {
     (RUN_INTEGRITY_ERROR, "newer_event"): Cause("upgrade runjournal: newer code wrote this event"),
     (RUN_INTEGRITY_ERROR, "unreadable_event"): Cause("restore the run from a backup"),
     (RUN_INTEGRITY_ERROR, "unreadable_record"): Cause("rebuild the run records from the events"),
+    (RUN_INTEGRITY_ERROR, "lost_key"): Cause("find the key, or restore it from a backup"),
     (RUN_INTEGRITY_ERROR, "missing_upcaster"): Cause("register the missing upcaster"),
     (RUN_INTEGRITY_ERROR, "not_a_journal"): Cause("name a runjournal database, or run migrate"),
     (RUN_INTEGRITY_ERROR, "newer_database"): Cause("upgrade runjournal"),
+    (RUN_INTEGRITY_ERROR, "unsound"): Cause(
+        "run `runjournal verify`; what is known and stays so can be acknowledged"
+    ),
     (RUN_INTEGRITY_ERROR, "damaged_database"): Cause("restore the database from a backup"),
     (RUN_STORE_ATOMIC_REQUIRED, "atomicity"): Cause("use a journal in a database"),
     (RUN_STORE_UNAVAILABLE, "busy"): Cause("other writers kept the store busy; try again", True),
     (RUN_STORE_UNAVAILABLE, "failed"): Cause("look at the store (disk space, permissions)", True),
+    (RUN_STORE_UNAVAILABLE, "moved"): Cause(
+        "run `runjournal restore-check`: it verifies the journal and raises the token epoch", True
+    ),
     (RUN_OUTCOME_UNKNOWN, "reply_lost"): Cause("ask ledger.resolve(command_id, run_id)", True),
 }  # fmt: skip
 

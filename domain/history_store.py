@@ -124,8 +124,25 @@ class HistoryStore(Protocol):
     def publish(self, publications: Sequence[Publication]) -> bool:
         """Write these streams' events and rows, as they are, in one transaction, or nothing.
 
-        Guards of the store: each stream is at its `stored` version. False if one is lost. What
+        Guards of the store: each stream is at its `stored` version, and no other run of its name
+        was pruned. False if one is lost. What
         `events` raises is passed on, and nothing is written. The events get new positions, in the
         order given; a lease's deadline is what its events say.
+        """
+        ...
+
+    def read_epoch(self) -> int:
+        """The token epoch as stored; `RunStore.epoch` is at least that from now on."""
+        ...
+
+    def raise_epoch(self, epoch: int, event: StoredEvent, pass_over: int) -> bool:
+        """Begin the next token epoch, and append the event that says so, in one transaction.
+
+        epoch      the new epoch; it must be the stored one + 1
+        pass_over  how many positions are left out before the event
+
+        False, and nothing is written, if the epoch is another one or the event's stream is past its
+        version. A store that knows where it is (RUN_STORE_UNAVAILABLE / moved) takes the place it
+        is at now for its own.
         """
         ...

@@ -10,6 +10,7 @@ from .errors import RUN_LEASE_LOST
 from .record import Lease, RunRecord
 from .refusals import Events, common, error, existing, missing, raise_terminal, reused
 from .status import RunLifecycleStatus as Status
+from .tokens import is_next
 
 _CHECKPOINT_FIELDS = set(e.CheckpointSaved.model_fields)
 _CHECKPOINT_DEFAULTS = {
@@ -27,7 +28,7 @@ def require_holder(record: RunRecord, fencing_token: int, now: datetime) -> Leas
     """
     name = f"run {record.run_id!r}"
     if record.fencing_token != fencing_token:
-        if record.status is Status.CANCELLED and record.fencing_token == fencing_token + 1:
+        if record.status is Status.CANCELLED and is_next(record.fencing_token, fencing_token):
             raise error(
                 RUN_LEASE_LOST,
                 "cancelled",

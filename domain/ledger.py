@@ -56,6 +56,7 @@ class RunLedger(RunOperator):
         clock: Clock | None = None,
         limits: DeploymentLimits | None = None,
         authorizer: Authorizer | None = None,
+        on_loss: Callable[[RunStoreError], None] | None = None,
     ) -> None:
         self.owner = check_identifier(owner, "owner")
         self.lease_ttl = check_seconds(lease_ttl, "lease_ttl")
@@ -74,6 +75,7 @@ class RunLedger(RunOperator):
             )
         self.beat = beat
         super().__init__(Engine(store, codec, ids, ticks, make_lock, clock, limits, authorizer))
+        self._on_loss = on_loss
         self._handles: set[RunLeaseHandle] = set()
         self._adopted: WeakSet[AdoptedLease] = WeakSet()
 
@@ -138,7 +140,7 @@ class RunLedger(RunOperator):
                 owner=self.owner,
                 ttl=self.lease_ttl,
             )
-            events = decide(record, command, now, self._engine.limits)
+            events = decide(record, command, now, self._engine.limits, self._engine.store.epoch)
             return self._engine.changes(record, events)[0]
 
         granted = self._engine.store.claim(wanted, count, grant, at.given)
@@ -235,6 +237,8 @@ class RunLedger(RunOperator):
     ) -> RunLeaseHandle:
         handle = RunLeaseHandle(self._engine, self.beat, record, reply, at, self._ended)
         self._handles.add(handle)
+        if self._on_loss is not None:
+            handle.on_lost(self._on_loss)
         if heartbeat:
             self.beat.watch(handle)
         return handle

@@ -23,6 +23,14 @@ def start(record: RunRecord | None, command: c.Start, now: datetime) -> Events:
     if record is not None:
         if record.start_digest == digest:
             return ()
+        if record.pruned_at is not None:
+            raise error(
+                RUN_CONFLICT,
+                "pruned",
+                f"run {record.run_id!r} was started with different arguments, ended at "
+                f"{record.updated_at.isoformat()} and was pruned at {record.pruned_at.isoformat()}",
+                record,
+            )
         raise error(
             RUN_CONFLICT,
             "different_arguments",

@@ -18,6 +18,7 @@ from .delivery_store import DeliveryStore
 from .errors import RUN_INTEGRITY_ERROR, RUN_LIMIT_EXCEEDED
 from .events import Event, Payload
 from .history_store import ExclusiveHold, HistoryStore
+from .prune_store import PruneStore
 from .record import RunRecord
 
 if TYPE_CHECKING:
@@ -49,12 +50,15 @@ class Change(NamedTuple):
     """What one append does to one stream: add `events` after `expected_version`, write `record`.
 
     expected_version 0 means that the stream must not exist yet.
+    expected_head is the hash of the event at that version as far as the writer knows it; with it, a
+    store that was put back and has moved on to the same version is noticed. None: not known.
     """
 
     stream: str
     expected_version: int
     events: tuple[SealedEvent, ...]
     record: RunRecord | DeliveryRecord
+    expected_head: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +146,14 @@ class RunStore(DeliveryStore, Protocol):
         """The store's clock as well as it is known without a trip: for the stamps of events."""
         ...
 
+    @property
+    def epoch(self) -> int:
+        """The journal's token epoch as well as it is known without a trip (domain/tokens.py).
+
+        After a lost guard it is as stored: deciding again then leads to a token that is accepted.
+        """
+        ...
+
     def get(self, run_id: str, now: datetime | None = None) -> Reading:
         """The run's record as stored, with the deadline laid over the folded expiry.
 
@@ -158,14 +170,22 @@ class RunStore(DeliveryStore, Protocol):
     ) -> Reply | None:
         """Write all changes in one transaction, or nothing.
 
-        Guards of the store: each stream is at its expected version; `guard` holds for the run of
-        the first change, judged on the store's clock after any wait for a lock. A lost guard
-        returns None and leaves no trace.
+        Guards of the store: each stream is at its expected version, and a new one was not pruned
+        (`buried`) however close the two come together; the run's row has the expected head, where
+        one is given; a token that the run does not have yet is above `epoch * 2**32`, unless its
+        holder ends the run by it; `guard` holds for the run of the first change, judged on the
+        store's clock after any wait for a lock. A lost guard returns None and leaves no trace. A
+        store that sees that it was replaced grants nothing before it was checked:
+        RUN_STORE_UNAVAILABLE / moved.
         Deadlines: a record with a lease gets the deadline instant + ttl, but a write under a live
         guard moves it only when less than half the ttl is left. A queued run becomes due at its
         `available_at`, or at once.
         `patience` is how many seconds the store may wait for other writers.
         """
+        ...
+
+    def buried(self, run_id: str) -> RunRecord | None:
+        """What is left of a run that was pruned, with `pruned_at`; None if it was not."""
         ...
 
     def renew(self, leases: Sequence[LeaseRef], now: datetime | None = None) -> dict[str, Reply]:
@@ -187,10 +207,10 @@ class RunStore(DeliveryStore, Protocol):
         """Grant up to `limit` due runs (queued and due, or held and expired), oldest first.
 
         Guards of the store: no two claims get the same run; what `grant` gives is written as by
-        append, all of it or nothing. A run whose new record has no lease was ended instead: it is
-        not in the answer, and the claim goes on with the next. A run whose record cannot be read,
-        or for which `grant` raises a code of SETS_ASIDE, is set aside (see attention). Neither
-        kind ever starves the rest.
+        append, all of it or nothing, under the same rule for tokens. A run whose new record has no
+        lease was ended instead: it is not in the answer, and the claim goes on with the next. A run
+        whose record cannot be read, or for which `grant` raises a code of SETS_ASIDE, is set aside
+        (see attention). Neither kind ever starves the rest.
         """
         ...
 
@@ -238,8 +258,8 @@ class RunStore(DeliveryStore, Protocol):
         ...
 
 
-class JournalStore(RunStore, HistoryStore, Protocol):
-    """A RunStore whose journal can also be checked and rebuilt."""
+class JournalStore(RunStore, HistoryStore, PruneStore, Protocol):
+    """A RunStore whose journal can also be checked, rebuilt and pruned."""
 
 
 class PayloadCodec(Protocol):

@@ -72,6 +72,7 @@ class RunRecord(_Part):
     approvals      the last suspension's approvals and their decisions, None while undecided
     commands       the last 32 operator commands, so that a repeated one is recognised
     head           the hash of the stream's last event
+    pruned_at      when the run was pruned; then only what answers a repeated command is left of it
     """
 
     schema_: Literal[1] = Field(default=1, alias="schema")
@@ -100,6 +101,7 @@ class RunRecord(_Part):
     start_digest: str
     commands: tuple[AppliedCommand, ...] = ()
     head: str
+    pruned_at: AwareDatetime | None = None
 
     @property
     def is_terminal(self) -> bool:

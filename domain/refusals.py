@@ -36,6 +36,16 @@ def missing(command: c.Command) -> RunStoreError:
     return RunStoreError(RUN_NOT_FOUND, "run", f"run {command.run_id!r} does not exist")
 
 
+def pruned(record: RunRecord) -> RunStoreError:
+    return error(
+        RUN_NOT_FOUND,
+        "pruned",
+        f"run {record.run_id!r} ended at {record.updated_at.isoformat()} and was pruned at "
+        f"{record.pruned_at and record.pruned_at.isoformat()}",
+        record,
+    )
+
+
 def reused(record: RunRecord, command: c.Command) -> RunStoreError:
     return error(
         RUN_CONFLICT,

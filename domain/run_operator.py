@@ -19,6 +19,7 @@ from .checks import (
 from .engine import Engine
 from .limits import label_bytes
 from .record import RunRecord
+from .refusals import pruned
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,9 @@ class RunOperator:
         authority_ref a name under which the host finds on whose behalf the run acts
         available_at  not before this time (aware) may it be claimed
 
-        Raises RUN_CONFLICT / different_arguments, RUN_LIMIT_EXCEEDED / input_bytes, labels or
-        label_bytes.
+        Raises RUN_CONFLICT / different_arguments, or pruned for a run that is there no more (with
+        the same arguments, what is left of its record is returned), RUN_LIMIT_EXCEEDED /
+        input_bytes, labels or label_bytes.
         """
         return self.prepare_start(
             run_id,
@@ -82,8 +84,14 @@ class RunOperator:
         )()
 
     def get(self, run_id: str) -> RunRecord | None:
-        """The run's record without taking ownership; None when there is none."""
-        return self._engine.read(check_identifier(run_id, "run id")).record
+        """The run's record without taking ownership; None when there is none.
+
+        Raises RUN_NOT_FOUND / pruned, with what is left of it.
+        """
+        record = self._engine.read(check_identifier(run_id, "run id")).record
+        if record is not None and record.pruned_at is not None:
+            raise pruned(record)
+        return record
 
     def cancel(
         self,
@@ -158,6 +166,7 @@ class RunOperator:
 
         `applied` False means that no event carries it so far; a server that still works on the
         lost request could yet write it. Repeating the command under its id settles it for good.
+        Of a pruned run the last commands are known; any other id is RUN_NOT_FOUND / pruned.
         """
         check_identifier(command_id, "command id")
         record = self._engine.read(check_identifier(run_id, "run id")).record

@@ -6,6 +6,18 @@ from typing import Any, Self
 
 from pydantic import BaseModel
 
+_new = object.__new__
+# The slots of every model, set without a look-up by name, and past the model's being frozen.
+_set_fields, _set_fields_set, _set_extra, _set_private = (
+    vars(BaseModel)[slot].__set__
+    for slot in (
+        "__dict__",
+        "__pydantic_fields_set__",
+        "__pydantic_extra__",
+        "__pydantic_private__",
+    )
+)
+
 
 class TrustedModel(BaseModel):
     """A model with a second, unvalidated way in, for the path that every checkpoint takes."""
@@ -18,10 +30,9 @@ class TrustedModel(BaseModel):
         validation's; a checkpoint makes three. Only for values that were checked at the door or
         come out of validated events and records. Whatever is read from a store is validated.
         """
-        model = object.__new__(cls)
-        set_slot = object.__setattr__
-        set_slot(model, "__dict__", fields)
-        set_slot(model, "__pydantic_fields_set__", fields_set)
-        set_slot(model, "__pydantic_extra__", None)
-        set_slot(model, "__pydantic_private__", None)
+        model = _new(cls)
+        _set_fields(model, fields)
+        _set_fields_set(model, fields_set)
+        _set_extra(model, None)
+        _set_private(model, None)
         return model

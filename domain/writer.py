@@ -85,6 +85,9 @@ class HolderWriter:
         """Seconds for which the lease can be trusted without asking; 0 when it cannot."""
         if self.lost is not None or self._record.lease is None:
             return 0.0
+        open_write = self._unsettled
+        if open_write is not None and not isinstance(open_write.command, c.SaveCheckpoint):
+            return 0.0  # it may have given the lease back
         return max(0.0, self._trusted_until - self._engine.instant().ticks)
 
     def believe(self, reply: Reply, at: Instant) -> None:
@@ -111,6 +114,8 @@ class HolderWriter:
         self._ensure_not_lost()
         with self._lock:
             self._ensure_not_lost()
+            if self._unsettled is not None:
+                self._settle(self._unsettled)
             if self._record.lease is None:
                 require_holder(self._record, self.token, self._deadline)
             self._renew()
@@ -173,7 +178,7 @@ class HolderWriter:
                 self._renew()
                 at = self._engine.instant()
             before = self.record
-            events = decide(before, command, at.now, self._engine.limits)
+            events = decide(before, command, at.now, self._engine.limits, self._engine.store.epoch)
             if not events:
                 return before
             # Until the reply is in, an interrupt leaves this write's fate open: it is settled then.
@@ -230,7 +235,12 @@ class HolderWriter:
         if self._has_landed(write):
             return True
         stored, _now = self._engine.read(write.before.run_id)
-        if stored is None or stored.version != write.before.version:
+        if stored is not None and stored.pruned_at and stored.applied(write.command.command_id):
+            self._record = stored  # its events are gone, and its last command is known
+            self._on_end()
+            return True
+        before = write.before
+        if stored is None or (stored.version, stored.head) != (before.version, before.head):
             # It may have landed between the two readings, and a version moves only once.
             if self._has_landed(write):
                 return True

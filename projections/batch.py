@@ -51,7 +51,9 @@ def plan(projector: Projector, page: Sequence[tuple[int, Callable[[], Event]]]) 
             key = projector.key_of(event)
             if key is not None:
                 events.append(Keyed(position, check_identifier(key, "the key of a row"), event))
-        except Exception as e:  # noqa: BLE001 - whatever it is, it is the projection that stops
+        except Exception as e:  # whatever it is, it is the projection that stops
+            if isinstance(e, RunStoreError) and e.reason == "missing_key":
+                raise  # but for this: nothing is wrong with the event, this process lacks its key
             return Plan(events, Poison(position, _told(e)))
     return Plan(events, None)
 

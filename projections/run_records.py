@@ -27,11 +27,13 @@ COLUMNS = frozenset(
         "head",
     }
 )
+#: Fields that only what is left of a pruned run has.
+NEVER_STORED = frozenset({"schema_", "pruned_at"})
 #: The fields of the body, with the defaults that need not be stored.
 BODY = {
     name: field.get_default(call_default_factory=True)
     for name, field in RunRecord.model_fields.items()
-    if name not in COLUMNS and name != "schema_"
+    if name not in COLUMNS | NEVER_STORED
 }
 
 

@@ -12,6 +12,7 @@ from ..domain.events import RUN_STREAM, Event, RunEvent
 from ..domain.ports import JournalStore, PayloadCodec, StoredEvent
 from ..domain.record import RunRecord
 from ..domain.run import advance
+from ..domain.tombstone import Tombstone
 
 #: Events read at once.
 PAGE = 2000
@@ -45,6 +46,7 @@ WHOLE = Part()
 #: What is wrong, by name.
 #:
 #:   unreadable        an event cannot be decoded, or has no meaning where it stands
+#:   no_key            an event was encrypted with a key that is not here; once for each stream
 #:   gap               versions are missing
 #:   chain             an event does not follow from the one before it: one of the two was changed
 #:   cut_tail          the record is of a later version than the last event
@@ -57,11 +59,15 @@ WHOLE = Part()
 #:   anchor_missing    a stream of the anchor is not there any more
 #:   anchor_cut        a stream is shorter than in the anchor
 #:   anchor_changed    an event is not the one that was anchored
+#:   tombstones        what is left of pruned streams is not what the audit log recorded
+#:   reused            a stream is there again, and is not the one that was pruned
 KINDS = (
-    "unreadable", "gap", "chain", "cut_tail", "head", "record", "missing_record",
+    "unreadable", "no_key", "gap", "chain", "cut_tail", "head", "record", "missing_record",
     "orphan_record", "missing_delivery", "orphan_delivery",
-    "anchor_missing", "anchor_cut", "anchor_changed",
+    "anchor_missing", "anchor_cut", "anchor_changed", "tombstones", "reused",
 )  # fmt: skip
+#: The reasons of an error that say that the bytes are as they were, and cannot be decrypted.
+NO_KEY = frozenset({"missing_key", "lost_key"})
 
 
 class Finding(NamedTuple):
@@ -125,11 +131,14 @@ class Stream:
     record    what its events fold to; None for a stream without a record, or once it is unreadable.
               The next event changes it
     findings  what is wrong with the events themselves
+    locked    whether some could not be decrypted; then the chain was checked as far as bytes tell
+    unread    why the last event that could not be read could not
     anchored  what it must have been at some version
     """
 
     __slots__ = (
-        "_evolve", "anchored", "findings", "head", "name", "record", "unreadable", "version",
+        "_evolve", "anchored", "findings", "head", "locked", "name", "record", "unread",
+        "unreadable", "version",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -139,6 +148,8 @@ class Stream:
         self.record: RunRecord | DeliveryRecord | None = None
         self.findings: list[Finding] = []
         self.unreadable = False
+        self.locked = False
+        self.unread = ""
         self.anchored: Anchored | None = None
         self._evolve: _Evolve | None = None
 
@@ -153,7 +164,7 @@ class Stream:
     def take(self, stored: StoredEvent, codec: PayloadCodec) -> Event | None:
         """Go on with the next event: check its place and its link, and fold it.
 
-        Returns it; None when it cannot be read, which is then the last of the findings.
+        Returns it; None when it cannot be read: `unread` says why, and so does a finding.
         """
         version = stored.version
         if version != self.version + 1:
@@ -163,7 +174,8 @@ class Stream:
         try:
             event = codec.open_linked(stored, head)
         except RunStoreError as e:
-            self._give_up(stored, e.message, chain_hash(head, *stored))
+            no_key = e.reason in NO_KEY
+            self._give_up(stored, e.message, chain_hash(head, *stored), no_key=no_key)
             return None
         if event.prev_hash != head:
             self.found(
@@ -191,8 +203,15 @@ class Stream:
         )
         self.found("gap", version, f"version {missing} of {self.name} is missing", self.head)
 
-    def _give_up(self, stored: StoredEvent, message: str, hash_here: str) -> None:
-        self.found("unreadable", stored.version, message, hash_here)
+    def _give_up(
+        self, stored: StoredEvent, message: str, hash_here: str, *, no_key: bool = False
+    ) -> None:
+        self.unread = message
+        if not no_key:
+            self.found("unreadable", stored.version, message, hash_here)
+        elif not self.locked:
+            self.found("no_key", stored.version, message, hash_here)
+            self.locked = True
         self.record, self.unreadable = None, True
         self.head = hash_here
         self._compare_with_anchor()
@@ -242,12 +261,13 @@ def walk(
                 current = Stream(stored.stream)
                 if anchor is not None:
                     missing, current.anchored = anchor.expected(current.name)
-                    done += [_missing(a) for a in missing]
+                    done += _missing(store, missing)
             current.take(stored, codec)
         yield done, len(page)
     rest = [] if current is None else [current.ended()]
     if anchor is not None:
-        rest += [_missing(a) for a in anchor.rest()]
+        for page_of_anchor in _in_pages(anchor.rest()):
+            rest += _missing(store, page_of_anchor)
     yield rest, 0
 
 
@@ -261,7 +281,24 @@ def _pages(store: JournalStore, part: Part) -> Iterator[Sequence[StoredEvent]]:
         after = page[-1].stream, page[-1].version
 
 
-def _missing(anchored: Anchored) -> Stream:
+def _in_pages(anchored: Sequence[Anchored]) -> Iterator[Sequence[Anchored]]:
+    return (anchored[begin : begin + PAGE] for begin in range(0, len(anchored), PAGE))
+
+
+def _missing(store: JournalStore, anchored: Sequence[Anchored]) -> list[Stream]:
+    """The anchored streams that are not there, but those that were pruned as they were."""
+    left = store.tombstones_of([a.stream for a in anchored]) if anchored else {}
+    return [_not_there(a) for a in anchored if not _was_pruned(a, left.get(a.stream))]
+
+
+def _was_pruned(anchored: Anchored, left: Tombstone | None) -> bool:
+    """Whether a tombstone accounts for it; that it is no forgery is for `verify` to see."""
+    if left is None or left.version < anchored.version:
+        return False
+    return left.version > anchored.version or left.head == anchored.head
+
+
+def _not_there(anchored: Anchored) -> Stream:
     stream = Stream(anchored.stream)
     stream.found(
         "anchor_missing",

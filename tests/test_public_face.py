@@ -48,7 +48,7 @@ def test_every_public_name_says_what_it_is() -> None:
 
 def test_importing_the_package_loads_nothing() -> None:
     heavy = {"pydantic", "eventsourcing", "psycopg", "orjson", "typer", "rich", "sqlite3"}
-    heavy |= {"httpx", "anyio"}
+    heavy |= {"httpx", "anyio", "opentelemetry"}
     assert modules_after("import runjournal") & heavy == set()
 
 
@@ -60,5 +60,5 @@ def test_importing_the_domain_loads_pydantic_only() -> None:
 
 def test_opening_a_journal_loads_its_own_backend_only() -> None:
     code = "import runjournal; runjournal.open_journal('memory:').close()"
-    others = {"psycopg", "jinja2", "typer", "rich", "httpx", "fcntl", "anyio"}
+    others = {"psycopg", "jinja2", "typer", "rich", "httpx", "fcntl", "anyio", "opentelemetry"}
     assert modules_after(code) & others == set()

@@ -21,7 +21,9 @@ from ...projections.projector import Projector
 from ...projections.rebuild import Repaired
 from ...projections.streams import Finding
 from ...projections.verify import quiet
+from ..backup import BackedUp, Restored
 from ..checking import Verification
+from ..ciphering import Cipher
 from ..clocks import ticks
 from ..journal import Journal
 from ..opening import open_journal
@@ -30,13 +32,16 @@ from ..stopping import either
 from .iterating import AsyncPages, AsyncSubscription
 from .ledger import AsyncRunLedger
 from .projections import AsyncProjectionRunner
+from .pruning import AsyncJournalPruning
 from .readings import AsyncJournalReadings
 from .threads import THREADS, Threads
 from .twins import Pending, like
 
 if TYPE_CHECKING:
+    from ..part_processes import PartProcesses
     from ..postgres.database import HostPool
     from ..stopping import Interrupt
+    from ..telemetry.telemetry import Telemetry
     from ..transfer.lines import Exported
     from ..transfer.publishing import Imported
 
@@ -61,7 +66,7 @@ def _until(stop: threading.Event, progress: Callable[[int], object]) -> Callable
     return go_on
 
 
-class AsyncJournal(AsyncJournalReadings):
+class AsyncJournal(AsyncJournalReadings, AsyncJournalPruning):
     """An open run journal whose calls are awaited. As an async context manager it is closed.
 
     A thin face of a Journal: each call is carried out by that one, in a worker thread. Belongs to
@@ -162,10 +167,13 @@ class AsyncJournal(AsyncJournalReadings):
 
     @like(Journal.verify)
     async def verify(
-        self, anchor: str | Path | None = None, progress: Callable[[int], None] = quiet
+        self,
+        anchor: str | Path | None = None,
+        progress: Callable[[int], None] = quiet,
+        processes: PartProcesses | None = None,
     ) -> Verification:
         return await self._threads.long(
-            lambda stop: self._journal.verify(anchor, _until(stop, progress))
+            lambda stop: self._journal.verify(anchor, _until(stop, progress), processes)
         )
 
     @like(Journal.anchor)
@@ -176,12 +184,27 @@ class AsyncJournal(AsyncJournalReadings):
     async def acknowledge(self, findings: Iterable[Finding], actor: str, reason: str) -> None:
         await self._threads.call(self._journal.acknowledge, findings, actor, reason)
 
+    @like(Journal.backup)
+    async def backup(self, path: str | Path, progress: Callable[[int], None] = quiet) -> BackedUp:
+        return await self._threads.long(
+            lambda stop: self._journal.backup(path, _until(stop, progress))
+        )
+
+    @like(Journal.restore_check)
+    async def restore_check(
+        self, actor: str, reason: str, progress: Callable[[int], None] = quiet
+    ) -> Restored:
+        return await self._threads.long(
+            lambda stop: self._journal.restore_check(actor, reason, _until(stop, progress))
+        )
+
     @overload
     async def rebuild(
         self,
         projection: str,
         progress: Callable[[RebuildProgress], object] | None = None,
         interrupt: Interrupt | None = None,
+        processes: PartProcesses | None = None,
     ) -> Repaired: ...
 
     @overload
@@ -190,6 +213,7 @@ class AsyncJournal(AsyncJournalReadings):
         projection: Projector,
         progress: Callable[[RebuildProgress], object] | None = None,
         interrupt: Interrupt | None = None,
+        processes: PartProcesses | None = None,
     ) -> Rebuilt: ...
 
     @like(Journal.rebuild)
@@ -198,9 +222,11 @@ class AsyncJournal(AsyncJournalReadings):
         projection: str | Projector,
         progress: Callable[[RebuildProgress], object] | None = None,
         interrupt: Interrupt | None = None,
+        processes: PartProcesses | None = None,
     ) -> Repaired | Rebuilt:
         def work(stop: threading.Event) -> Repaired | Rebuilt:
-            return self._journal.rebuild(projection, progress, either(interrupt, stop))
+            both = either(interrupt, stop)
+            return self._journal.rebuild(projection, progress, both, processes)
 
         return await self._threads.long(work)
 
@@ -276,6 +302,8 @@ def open_async_journal(
     limits: DeploymentLimits | None = None,
     authorizer: Authorizer | None = None,
     registry: EventRegistry | None = None,
+    cipher: Cipher | None = None,
+    telemetry: Telemetry | bool | None = None,
     schema: str = "public",
     pool: HostPool | None = None,
     pooler: bool = False,
@@ -289,6 +317,8 @@ def open_async_journal(
         limits=limits,
         authorizer=authorizer,
         registry=registry,
+        cipher=cipher,
+        telemetry=telemetry,
         schema=schema,
         pool=pool,
         pooler=pooler,

@@ -18,6 +18,7 @@ from .threads import Threads
 from .twins import like
 
 if TYPE_CHECKING:
+    from ...projections.stats import JournalStats
     from ...projections.timeline_parts import Timeline
 
 
@@ -73,6 +74,10 @@ class AsyncJournalReadings:
     @like(Journal.report)
     async def report(self, run_ids: Iterable[str], payloads: bool = True) -> str:
         return await self._threads.call(self._journal.report, run_ids, payloads)
+
+    @like(Journal.stats)
+    async def stats(self) -> JournalStats:
+        return await self._threads.call(self._journal.stats)
 
     @like(Journal.attention)
     async def attention(self) -> list[Attention]:

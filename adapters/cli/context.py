@@ -15,6 +15,7 @@ import typer
 if TYPE_CHECKING:
     from ...domain.ledger import RunLedger
     from ..journal import Journal
+    from ..key_ring import KeyRing
 
 DEFAULT_DB = "sqlite:///runjournal.db"
 DEFAULT_SCHEMA = "public"
@@ -43,6 +44,7 @@ class Options:
     as_json: bool
     schema: str = DEFAULT_SCHEMA
     pooler: bool = False
+    key_file: str | None = None
 
 
 def options(ctx: typer.Context) -> Options:
@@ -52,13 +54,27 @@ def options(ctx: typer.Context) -> Options:
     return found
 
 
+def key_ring(given: Options) -> KeyRing | None:
+    """The keys of --key-file; None without one."""
+    if given.key_file is None:
+        return None
+    from ..key_ring import KeyRing
+
+    return KeyRing.from_file(given.key_file)
+
+
 @contextmanager
 def opened(ctx: typer.Context) -> Iterator[Journal]:
     """The journal that --db names."""
     from ..opening import open_journal
 
     given = options(ctx)
-    with open_journal(given.db or DEFAULT_DB, schema=given.schema, pooler=given.pooler) as journal:
+    with open_journal(
+        given.db or DEFAULT_DB,
+        schema=given.schema,
+        pooler=given.pooler,
+        cipher=key_ring(given),
+    ) as journal:
         yield journal
 
 

@@ -172,6 +172,9 @@ def _environment(given: Options, lease: RunLeaseHandle) -> dict[str, str]:
     if url.startswith("sqlite:///"):  # also after a cd
         path, mark, query = url.removeprefix("sqlite:///").partition("?")
         url = f"sqlite:///{Path(path).absolute()}{mark}{query}"
+    keys = {}
+    if given.key_file is not None:  # likewise
+        keys["RUNJOURNAL_KEY_FILE"] = str(Path(given.key_file).absolute())
     environment = dict(os.environ)
     if shutil.which("runjournal") is None:  # as when cron calls us by our full path
         places = (environment.get("PATH", os.defpath), str(Path(sys.executable).parent))
@@ -185,6 +188,7 @@ def _environment(given: Options, lease: RunLeaseHandle) -> dict[str, str]:
         "RUNJOURNAL_DB": url,
         "RUNJOURNAL_SCHEMA": given.schema,
         "RUNJOURNAL_POOLER": "1" if given.pooler else "0",
+        **keys,
     }
 
 

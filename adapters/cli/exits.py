@@ -21,6 +21,7 @@ LEASE: Final = 5
 INTEGRITY: Final = 6
 UNAVAILABLE: Final = 7
 LEFT_BEHIND: Final = 8
+DOUBTFUL: Final = 9
 NOT_NOW: Final = 73
 GIVEN_UP: Final = 75
 NOT_EXECUTABLE: Final = 126
@@ -46,6 +47,7 @@ EXITS: Final[dict[int, str]] = {
     "RUN_OUTCOME_UNKNOWN",
     LEFT_BEHIND: "a worker ended and left a run to its lease's expiry, because the handler did not "
     "stop within --grace or the store was away",
+    DOUBTFUL: "doctor: a check failed; with --strict, or one warned",
     NOT_NOW: "exec: the run cannot be had now: somebody else holds it, or it is not due yet",
     GIVEN_UP: "exec: the lease was lost, and the command was ended",
     NOT_EXECUTABLE: "exec: the command cannot be executed; the run was released",

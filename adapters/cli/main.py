@@ -16,14 +16,19 @@ from typer.core import TyperGroup
 
 from . import (
     audit_commands,
+    backup_commands,
     checkpoint_command,
     delivery_commands,
     demo_command,
+    doctor_command,
     exec_command,
+    keys_command,
     migrate_command,
     operator_commands,
     part_command,
+    prune_command,
     reading_commands,
+    stats_command,
     transfer_commands,
     verify_commands,
     worker_command,
@@ -128,6 +133,14 @@ def _globals(
             envvar="RUNJOURNAL_POOLER",
         ),
     ] = False,
+    key_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="The keys of an encrypted journal.",
+            envvar="RUNJOURNAL_KEY_FILE",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON instead of tables for people.")
     ] = False,
@@ -138,7 +151,7 @@ def _globals(
         ),
     ] = False,
 ) -> None:
-    ctx.obj = Options(db, as_json, schema, pooler)
+    ctx.obj = Options(db, as_json, schema, pooler, key_file)
 
 
 _COMMANDS: dict[str, Callable[..., None]] = {
@@ -154,11 +167,17 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "resume": operator_commands.resume,
     "decide": operator_commands.decide,
     "worker": worker_command.worker,
+    "stats": stats_command.stats,
+    "doctor": doctor_command.doctor,
     "verify": verify_commands.verify,
     "anchor": verify_commands.anchor,
     "export": transfer_commands.export,
     "import": transfer_commands.import_,
     "copy": transfer_commands.copy,
+    "backup": backup_commands.backup,
+    "restore": backup_commands.restore,
+    "restore-check": backup_commands.restore_check,
+    "prune": prune_command.prune,
     "checkpoint": checkpoint_command.checkpoint,
     "migrate": migrate_command.migrate,
     "demo": demo_command.demo,
@@ -168,6 +187,7 @@ for _name, _command in _COMMANDS.items():
 app.command("part", hidden=True)(part_command.part)
 app.add_typer(delivery_commands.deliveries, name="deliveries")
 app.add_typer(verify_commands.projections, name="projections")
+app.add_typer(keys_command.keys, name="keys")
 app.command("exec", cls=exec_command.ExecCommand)(exec_command.exec_)
 
 

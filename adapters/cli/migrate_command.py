@@ -47,6 +47,30 @@ def migrate(
         _migrate_sqlite(ctx, url, dry_run)
 
 
+def state_of(ctx: typer.Context) -> State | None:
+    """Of the tables that --db names, without changing or creating anything; None for memory."""
+    url = options(ctx).db or DEFAULT_DB
+    if url.startswith("sqlite:///"):
+        return _look_into(_file_of(url))
+    if url.partition(":")[0] not in ("postgresql", "postgres"):
+        return None
+    from ..postgres.database import Database
+    from ..postgres.schema import check_name
+
+    check_name(name := options(ctx).schema)
+    database = Database(url, name, pooler=options(ctx).pooler, create=False)
+    try:
+        return _look(database, name)
+    finally:
+        database.close()
+
+
+def _file_of(url: str) -> Path:
+    from pathlib import Path
+
+    return Path(url.removeprefix("sqlite:///").partition("?")[0])
+
+
 def _migrate_postgres(ctx: typer.Context, url: str, dry_run: bool, dump_sql: bool) -> None:
     from ..postgres import schema as migrations
     from ..postgres.database import Database
@@ -75,9 +99,7 @@ def _look(database: Database, name: str) -> State:
 
 
 def _migrate_sqlite(ctx: typer.Context, url: str, dry_run: bool) -> None:
-    from pathlib import Path
-
-    path = Path(url.removeprefix("sqlite:///").partition("?")[0])
+    path = _file_of(url)
     if dry_run and url.startswith("sqlite:///"):
         _print(ctx, _look_into(path), None)
         return

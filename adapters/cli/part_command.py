@@ -31,7 +31,13 @@ def processes(ctx: typer.Context, journal: Journal, jobs: int | None) -> PartPro
     if jobs == 1 or journal.atomicity != "cross-process":
         return None
     given = options(ctx)
-    return PartProcesses(given.db or DEFAULT_DB, jobs, schema=given.schema, pooler=given.pooler)
+    return PartProcesses(
+        given.db or DEFAULT_DB,
+        jobs,
+        schema=given.schema,
+        pooler=given.pooler,
+        key_file=given.key_file,
+    )
 
 
 def part(

@@ -14,8 +14,13 @@ STEP = 200
 def progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """A bar on stderr, with its rate and the time left, where that is a terminal.
 
-    total  how many events there are to read, or an upper bound; None: not known
+    total  how many events there are to read, or an upper bound, as the last position is; None: not
+           known
     """
+    from ...domain.tokens import POSITIONS_PASSED_OVER
+
+    if total is not None:
+        total %= POSITIONS_PASSED_OVER  # what a restore passed over is no event
     if not sys.stderr.isatty():
         yield lambda _events: None
         return

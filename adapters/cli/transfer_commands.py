@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .context import opened, options
-from .exits import CONFLICT, one_line
+from .context import key_ring, opened, options
+from .exits import CONFLICT, INTEGRITY, one_line
 from .progress import progress
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def import_(
     """Write the runs of an export into the journal, as they are; what is there already stays.
 
     The whole file is checked first. Repeating it does no harm. Exits with 4 when a run is another
-    one here; it is left out and named.
+    one here; it is left out and named. Exits with 6 when an archive's last document is cut short.
     """
     from ..transfer.reading import ExportFile
 
@@ -99,11 +99,16 @@ def copy(
 
     given = options(ctx)
     _require_there(source)
+    cipher = key_ring(given)
     with (
         open_journal(
-            source, schema=from_schema or given.schema, pooler=given.pooler, create=False
+            source,
+            schema=from_schema or given.schema,
+            pooler=given.pooler,
+            cipher=cipher,
+            create=False,
         ) as read,
-        open_journal(target, schema=given.schema, pooler=given.pooler) as written,
+        open_journal(target, schema=given.schema, pooler=given.pooler, cipher=cipher) as written,
     ):
         _require_lasting(written)
         with progress("copying", read.position()) as advance:
@@ -136,6 +141,9 @@ def _print_imported(ctx: typer.Context, done: Imported) -> None:
                 "unchanged": done.unchanged,
                 "events": done.events,
                 "heldDeliveries": done.held,
+                "pruned": done.pruned,
+                "tombstones": done.buried,
+                "torn": list(done.torn),
                 "conflicts": [c._asdict() for c in done.conflicts],
             }
         )
@@ -147,10 +155,19 @@ def _print_imported(ctx: typer.Context, done: Imported) -> None:
             f"{done.new:,} new, {done.extended:,} extended, {done.unchanged:,} there already"
             f"{left}; {done.events:,} events written"
         )
+        if done.pruned:
+            typer.echo(f"{done.pruned:,} were pruned here, and stay so")
+        if done.buried:
+            typer.echo(f"{done.buried:,} tombstones of streams that were pruned there")
+        if done.torn:
+            names = ", ".join(done.torn[:10]) + (", …" if len(done.torn) > 10 else "")
+            typer.echo(one_line(f"the last document is cut short and left out: {names}"))
         if done.held:
             typer.echo(
                 f"{done.held:,} undelivered results are set aside: see `deliveries retry` and "
                 "--send-deliveries"
             )
+    if done.torn:
+        raise typer.Exit(INTEGRITY)
     if done.conflicts:
         raise typer.Exit(CONFLICT)

@@ -22,7 +22,9 @@ and, for a store whose data outlive it (a must where it claims cross-process ato
             ...  # damage this delivery's row in the outbox
 
 A store that can let a name have one holder at a time (`exclusive`) is also enrolled in
-`ExclusionContract`, or, where a second store can be opened on its data, in `FarExclusionContract`.
+`ExclusionContract`, or, where a second store can be opened on its data, in `FarExclusionContract`;
+one whose tokens outlive a restore (`raise_epoch`) in `EpochContract`, or `FarEpochContract`.
+One that is a `JournalStore` is also enrolled in `PruningContract`.
 
 Every test gets a new store from `make_store` and closes it.
 
@@ -57,12 +59,14 @@ pytest.register_assert_rewrite(
             "between",
             "claims",
             "deliveries",
+            "epochs",
             "exclusion",
             "holders",
             "leases",
             "lifecycle",
             "lost_replies",
             "persistence",
+            "pruning",
             "reading",
             "scribe",
             "sending",
@@ -76,12 +80,14 @@ from .appends import AppendContract  # noqa: E402
 from .between import Between, LosesReplies  # noqa: E402
 from .claims import ClaimContract  # noqa: E402
 from .deliveries import DeliveryContract  # noqa: E402
+from .epochs import EpochContract, FarEpochContract  # noqa: E402
 from .exclusion import ExclusionContract, FarExclusionContract  # noqa: E402
 from .holders import HolderContract  # noqa: E402
 from .leases import LeaseContract  # noqa: E402
 from .lifecycle import LifecycleContract  # noqa: E402
 from .lost_replies import LostReplyContract  # noqa: E402
 from .persistence import PersistenceContract  # noqa: E402
+from .pruning import PruningContract  # noqa: E402
 from .reading import ReadingContract  # noqa: E402
 from .scribe import Scribe  # noqa: E402
 from .sending import SendingContract  # noqa: E402
@@ -93,7 +99,9 @@ __all__ = [
     "Between",
     "ClaimContract",
     "DeliveryContract",
+    "EpochContract",
     "ExclusionContract",
+    "FarEpochContract",
     "FarExclusionContract",
     "HolderContract",
     "LeaseContract",
@@ -101,6 +109,7 @@ __all__ = [
     "LosesReplies",
     "LostReplyContract",
     "PersistenceContract",
+    "PruningContract",
     "ReadingContract",
     "RunStoreContract",
     "Scribe",

@@ -207,12 +207,19 @@ class AdoptContract(StoreHooks):
         assert topics(store)[2:] == ["checkpoint_saved"]
         holder.complete()
 
+    @pytest.mark.parametrize("lost", [0, 1], ids=["", "lost"])
+    @pytest.mark.parametrize("steps", [1, 3])
     def test_same_token_of_another_grant_is_a_conflict(
-        self, store: RunStore, clock: SteppedClock, tmp_path: Path
+        self, store: RunStore, clock: SteppedClock, tmp_path: Path, steps: int, lost: int
     ) -> None:
-        """A store restored without a new epoch hands the token out again: to somebody else."""
+        """A store restored without a new epoch hands the token out again: to somebody else.
+
+        After one step the run is at the very version again that the stale holder knows. It makes no
+        difference whether his late request arrives.
+        """
         rewindable = Rewindable(store)
-        ledger = ledger_on(rewindable, clock)
+        between = LosesReplies(rewindable)
+        ledger = ledger_on(between, clock)
         ledger.start("run")
         stale = ledger.acquire("run")
         stale.save_checkpoint("before")
@@ -223,9 +230,10 @@ class AdoptContract(StoreHooks):
         clock.advance(1)
         holder = ledger_on(earlier, clock, "worker-2").acquire("run")
         assert holder.fencing_token == stale.fencing_token
-        for step in range(3):
+        for step in range(steps):
             holder.save_checkpoint(step)
         before = trace(earlier)
+        between.requests = lost
         with refused(RUN_CONFLICT, "unexpected_version") as first:
             stale.save_checkpoint("late")
         assert stale.lost is first.value

@@ -6,7 +6,7 @@ import pytest
 
 from ...domain.events import run_stream
 from ...domain.ports import Change, Guard, Reply, RunStore, SealedEvent
-from .scribe import INSTANT, START, Scribe, after, record_of
+from .scribe import INSTANT, START, TTL, Scribe, after, record_of
 from .tools import StoreHooks, put, put_held, race, stored, trace, won
 
 #: Ids that a careless collation, pattern or encoding takes for one another.
@@ -89,6 +89,24 @@ class AppendContract(StoreHooks):
         before = trace(store)
         assert store.append([scribe.checkpoint(first, "old")], None, START) is None
         assert trace(store) == before
+
+    def test_another_history_of_the_same_length_is_refused(
+        self, store: RunStore, scribe: Scribe
+    ) -> None:
+        """A store that was put back and has gone on otherwise is not the one that was read."""
+        held = put_held(store, scribe)
+        lost, kept = scribe.checkpoint(held, "lost"), scribe.checkpoint(held, "kept")
+        here = put(store, kept)
+        before = trace(store)
+        for guard in (Guard(1, "live"), None):
+            late = scribe.checkpoint(record_of(lost), "late")
+            assert store.append([late], guard, START) is None
+        ending = scribe.complete(record_of(lost))
+        assert store.append(ending, Guard(1, "live"), START) is None
+        takeover = scribe.grant(record_of(lost), after(TTL))
+        assert store.append([takeover], Guard(1, "expired"), after(TTL)) is None
+        assert trace(store) == before
+        put(store, scribe.checkpoint(here, "on"))
 
     def test_version_that_is_not_there_yet_is_refused(
         self, store: RunStore, scribe: Scribe

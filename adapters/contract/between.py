@@ -45,12 +45,20 @@ class Between:
     def atomicity(self) -> Atomicity:
         return self.store.atomicity
 
+    @property
+    def epoch(self) -> int:
+        return self.store.epoch
+
     def now(self) -> datetime:
         return self.store.now()
 
     def get(self, run_id: str, now: datetime | None = None) -> Reading:
         self.calls.append("get")
         return self.store.get(run_id, now)
+
+    def buried(self, run_id: str) -> RunRecord | None:
+        self.calls.append("buried")
+        return self.store.buried(run_id)
 
     def append(
         self,

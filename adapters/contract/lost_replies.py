@@ -95,6 +95,28 @@ class LostReplyContract(StoreHooks):
         assert topics(store)[2:] == ["checkpoint_saved"] * 2
         assert handle.checkpoint == 2
 
+    @each_loss
+    def test_lease_that_may_have_been_given_back_is_not_trusted(
+        self,
+        store: RunStore,
+        losing: LosesReplies,
+        handle: RunLeaseHandle,
+        clock: SteppedClock,
+        lost: str,
+    ) -> None:
+        setattr(losing, lost, 1)
+        losing.stays_down = True
+        with refused(RUN_OUTCOME_UNKNOWN, "reply_lost"):
+            handle.release()
+        assert not handle.held
+        losing.cut_off = False
+        if lost == "replies":
+            assert ledger_on(store, clock, "worker-2").acquire("run").held
+        # The gate before the next step first finds out what became of the release.
+        with refused(RUN_LEASE_LOST, "released"):
+            handle.ensure_held()
+        assert topics(store).count("lease_released") == 1
+
     def test_what_stays_open_is_reported_as_unknown(
         self, store: RunStore, losing: LosesReplies, handle: RunLeaseHandle
     ) -> None:

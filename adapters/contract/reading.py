@@ -97,6 +97,11 @@ class ReadingContract(StoreHooks):
 
     # Claims about itself.
 
+    def test_run_that_is_not_there_was_not_pruned(self, store: RunStore, scribe: Scribe) -> None:
+        assert store.buried("run") is None
+        put(store, scribe.start("run"))
+        assert store.buried("run") is None
+
     def test_declared_atomicity_is_one_of_the_two(self, store: RunStore) -> None:
         assert store.atomicity in ("process", "cross-process")
 

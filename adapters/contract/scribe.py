@@ -135,6 +135,7 @@ class Scribe:
 
     def _seal(self, record: RunRecord | None, events: Sequence[RunEvent]) -> Change:
         version, head = (record.version, record.head) if record else (0, GENESIS)
+        expected_head = head
         sealed: list[SealedEvent] = []
         for event in events:
             stored = self.codec.seal(event, head)
@@ -142,7 +143,7 @@ class Scribe:
             record = evolve(record, event, head)
             sealed.append(stored)
         assert record is not None
-        return Change(sealed[0].stream, version, tuple(sealed), record)
+        return Change(sealed[0].stream, version, tuple(sealed), record, expected_head)
 
 
 def record_of(change: Change) -> RunRecord:

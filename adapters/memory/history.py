@@ -75,6 +75,9 @@ class MemoryHistory(MemoryDeliveries):
         with self._open():
             return [self._repair(record, stored) for record, stored in rows]
 
+    def buried_other(self, stream: str, record: RunRecord) -> bool:
+        raise NotImplementedError
+
     def _repair(self, record: RunRecord | DeliveryRecord, stored: int | None) -> bool:
         if isinstance(record, DeliveryRecord):
             if not _is_at(self.outbox.get(record.invocation_id), stored):
@@ -100,6 +103,7 @@ class MemoryHistory(MemoryDeliveries):
                 last = next(reversed(tables.versions.get(stream, [])), 0)
                 if isinstance(record, RunRecord):
                     there = _is_at(self.rows.get(record.run_id), stored or None)
+                    there = there and (stored > 0 or not self.buried_other(stream, record))
                     row = self.row_of(record, due_at(record))
                     writes.append(put(self.rows, record.run_id, row))
                 elif isinstance(record, DeliveryRecord):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -42,7 +42,8 @@ class Tables:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.commits: list[tuple[int, Commit]] = []
-        self.log: list[StoredEvent] = []
+        #: None where an event was pruned: its position is never handed out again.
+        self.log: list[StoredEvent | None] = []
         self.streams: dict[str, dict[int, StoredEvent]] = {}
         self.versions: dict[str, list[int]] = {}
         self.tracking: dict[str, int] = {}
@@ -74,6 +75,15 @@ class Tables:
         self.commits.append((first, commit))
         self._catch_up()
         return list(range(first + 1, first + 1 + len(commit.events)))
+
+    def remove(self, streams: Collection[str]) -> None:
+        """Take streams out of the indexes; doing it twice does no harm."""
+        for position, e in enumerate(self.log):
+            if e is not None and str(e.originator_id) in streams:
+                self.log[position] = None
+        for stream in streams:
+            self.streams.pop(stream, None)
+            self.versions.pop(stream, None)
 
     def _catch_up(self) -> None:
         # Only the last commit can be half indexed, so the others need not be kept.
@@ -163,7 +173,7 @@ class MemoryApplicationRecorder(MemoryAggregateRecorder, ApplicationRecorder):
                 if len(found) >= limit:
                     break
                 e = tables.log[position - 1]
-                if not topics or e.topic in topics:
+                if e is not None and (not topics or e.topic in topics):
                     found.append(Notification(**e.__dict__, id=position))
         return found
 

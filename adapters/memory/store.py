@@ -27,9 +27,13 @@ from ...domain.ports import (
 )
 from ...domain.record import RunRecord
 from ...domain.status import RunLifecycleStatus
+from ...domain.tokens import is_of
 from .deliveries import DeliveryRow, put
+from .epoch import MemoryEpoch
 from .history import MemoryHistory
+from .inspection import MemoryInspection
 from .projections import MemoryProjections
+from .pruning import MemoryPruning
 from .recorder import Commit, Tables, library_event
 
 
@@ -42,7 +46,7 @@ class Row:
     attention: str | None = None
 
 
-class MemoryStore(MemoryHistory, MemoryProjections):
+class MemoryStore(MemoryPruning, MemoryHistory, MemoryProjections, MemoryInspection, MemoryEpoch):
     """Streams, records and the outbox in dictionaries, with the semantics of the SQL stores.
 
     A record is kept as it is: it is frozen, and events are kept as their bytes. `rows[run_id]`
@@ -193,7 +197,15 @@ class MemoryStore(MemoryHistory, MemoryProjections):
         row = self.rows.get(record.run_id)
         if (row.record.version if row else 0) != change.expected_version:
             return None
+        if row is not None and change.expected_head not in (None, row.record.head):
+            return None
         if guard is not None and (row is None or not _holds(row, guard, instant)):
+            return None
+        if row is None and self.buried(record.run_id) is not None:
+            return None
+        by_holder = guard is not None and guard.lease == "live"
+        new_token = record.fencing_token != (row.record.fencing_token if row else 0)
+        if new_token and not by_holder and not is_of(record.fencing_token, self.epoch):
             return None
         ready_at, moved = _ready_at(row, record, guard, instant)
         writes: list[Callable[[], None]] = [put(self.rows, record.run_id, Row(record, ready_at))]

@@ -37,7 +37,7 @@ SAVE_CHECKPOINT = named(
     WITH l AS MATERIALIZED (
         SELECT run_id, ready_at FROM @runs
         WHERE run_id = :run_id AND version = :expected_version AND fencing_token = :token
-            AND status = 'running'
+            AND status = 'running' AND head = coalesce(:expected_head, head)
         FOR UPDATE
     ), c AS MATERIALIZED (
         SELECT run_id, ready_at, coalesce(:now, clock_timestamp()) AS at FROM l
@@ -54,6 +54,7 @@ SAVE_CHECKPOINT = named(
     {
         "run_id": TEXT,
         "expected_version": INT8,
+        "expected_head": TEXT,
         "version": INT8,
         "token": INT8,
         "now": MOMENT,
@@ -65,6 +66,14 @@ SAVE_CHECKPOINT = named(
     },
     _REPLY,
 )
+
+#: What every statement that may give a run a new token asks of the journal: that the token is of
+#: the present epoch and, for a grant, that this is the server that the journal grants on.
+_TOKEN = """EXISTS (
+            SELECT FROM @token_epoch j WHERE :fencing_token > j.epoch * 4294967296
+                AND (:status <> 'running'
+                     OR coalesce(j.server = @this_server() || '/' || j.tableoid, true))
+        )"""
 
 _READY_AT = """CASE WHEN :ttl::float8 IS NOT NULL THEN c.at + make_interval(secs => :ttl)
                  WHEN :status = 'queued' THEN coalesce(:available_at, c.at) END"""
@@ -112,16 +121,18 @@ _EVENTS_TAKES = {
 _CREATE = f"""
     WITH c AS MATERIALIZED (SELECT coalesce(:now, clock_timestamp()) AS at), u AS (
         INSERT INTO @runs (run_id, kind, status, version, fencing_token, ready_at, created_at,
-            updated_at, checkpoint, head, body)
+            updated_at, checkpoint, head, body, parent_run_id)
         SELECT :run_id, :kind, :status, :version, :fencing_token, {_READY_AT},
-            :created_at, :updated_at, :checkpoint, :head, :body FROM c
+            :created_at, :updated_at, :checkpoint, :head, :body, :parent_run_id FROM c
+        WHERE (:fencing_token = 0 OR {_TOKEN})
         ON CONFLICT (run_id) DO NOTHING
         RETURNING ready_at
     ), {{events}}
     SELECT c.at, u.ready_at, true FROM u, c
 """
-_CREATE_TAKES = {**_RUN_TAKES, "kind": TEXT, "created_at": MOMENT}
-#: A new stream: that there is no row yet is the guard. Repeating it draws no position.
+_CREATE_TAKES = {**_RUN_TAKES, "kind": TEXT, "created_at": MOMENT, "parent_run_id": TEXT}
+#: A new stream: the guard is that there is no row yet. Repeating it draws no position. That the run
+#: was not pruned is for a trigger to say (schema.py): the later look is the one that counts.
 CREATE = named("create", _CREATE.format(events=_EVENT), {**_CREATE_TAKES, **_EVENT_TAKES}, _REPLY)
 #: The same with several events, or with a delivery.
 CREATE_MANY = named(
@@ -134,7 +145,8 @@ _NEXT_RECORD = f"""status = :status, version = :version, fencing_token = :fencin
 _ADVANCE = f"""
     WITH l AS MATERIALIZED (
         SELECT run_id, status, fencing_token, ready_at FROM @runs
-        WHERE run_id = :run_id AND version = :expected_version FOR UPDATE
+        WHERE run_id = :run_id AND version = :expected_version
+            AND head = coalesce(:expected_head, head) FOR UPDATE
     ), c AS MATERIALIZED (
         SELECT l.*, coalesce(:now, clock_timestamp()) AS at FROM l
     ), u AS (
@@ -143,12 +155,13 @@ _ADVANCE = f"""
             :token::bigint IS NULL
             OR c.status = 'running' AND c.fencing_token = :token AND CASE
                 WHEN :live THEN c.ready_at > c.at ELSE coalesce(c.ready_at <= c.at, true) END
-        )
+        ) AND (:live OR :fencing_token = c.fencing_token OR {_TOKEN})
         RETURNING c.at, r.ready_at
     ), {{events}}
     SELECT at, ready_at, true FROM u
 """
-_ADVANCE_TAKES = {**_RUN_TAKES, "expected_version": INT8, "token": INT8, "live": BOOL}
+_EXPECTED = {"expected_version": INT8, "expected_head": TEXT}
+_ADVANCE_TAKES = {**_RUN_TAKES, **_EXPECTED, "token": INT8, "live": BOOL}
 #: Any other change of a run, under no guard but its version, a live lease or an expired one. A run
 #: that was set aside has no deadline left and counts as expired; its next append puts it back.
 ADVANCE = named(
@@ -166,7 +179,7 @@ GRANT = named(
     f"""
     WITH c AS MATERIALIZED (SELECT coalesce(:now, clock_timestamp()) AS at), u AS (
         UPDATE @runs SET {_NEXT_RECORD}
-        FROM c WHERE run_id = :run_id AND version = :expected_version
+        FROM c WHERE run_id = :run_id AND version = :expected_version AND {_TOKEN}
         RETURNING c.at, ready_at
     ), {_EVENT}
     SELECT at, ready_at, true FROM u
@@ -174,6 +187,19 @@ GRANT = named(
     {**_RUN_TAKES, "expected_version": INT8, **_EVENT_TAKES},
     _REPLY,
 )
+
+
+def _looking(statement: Statement) -> Statement:
+    """The same, and nothing happens where the run was pruned and that can be seen at once."""
+    run_id = b"$%d" % (list(_CREATE_TAKES).index("run_id") + 1)
+    look = b"WHERE NOT EXISTS (SELECT FROM @tombstones WHERE stream = 'run/' || "
+    text = statement.text.replace(b"WHERE (", look + run_id + b") AND (", 1)
+    assert text != statement.text
+    return statement._replace(name=statement.name + b"_looking", text=text)
+
+
+#: What is sent instead within a host's transaction, which an error would end.
+LOOKING = {s.name: _looking(s) for s in (CREATE, CREATE_MANY)}
 
 
 def _telling(statement: Statement) -> Statement:
@@ -192,4 +218,6 @@ def _telling(statement: Statement) -> Statement:
 
 
 #: What is sent instead where the journal tells of claimable runs.
-TELLING = {s.name: _telling(s) for s in (CREATE, CREATE_MANY, ADVANCE, ADVANCE_MANY)}
+TELLING = {
+    s.name: _telling(s) for s in (CREATE, CREATE_MANY, *LOOKING.values(), ADVANCE, ADVANCE_MANY)
+}

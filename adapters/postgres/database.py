@@ -21,6 +21,7 @@ from ...domain.errors import (
     RUN_VALIDATION_ERROR,
     RunStoreError,
 )
+from ..logs import fields
 from .faults import meaning_of, passes
 from .schema import migrate
 from .session import Session
@@ -230,7 +231,9 @@ class Database:
                 again = not maybe_done and passes(e)
             if not again or attempt == TRIES:
                 raise error from cause
-            log.info("trying again in %.3f s: %s", pause, error)
+            log.info(
+                "trying again in %.3f s: %s", pause, error, extra=fields(error=error, pause=pause)
+            )
             time.sleep(pause * random.uniform(0.5, 1.5))  # spreads those who lost it together
             pause *= 2.5
         raise AssertionError("unreachable")

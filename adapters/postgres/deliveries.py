@@ -12,6 +12,7 @@ from ...domain.delivery import DeliveryRecord, DeliveryStatus
 from ...domain.delivery_store import DeliveryReading, DueDelivery
 from ...domain.errors import RunStoreError
 from ...domain.ports import Change
+from ..ciphering import Cipher
 from ..rows import delivery_body_of, delivery_of, readable_deliveries
 from . import delivery_statements as sql
 from .recorder import PostgresProcessRecorder
@@ -20,9 +21,11 @@ from .recorder import PostgresProcessRecorder
 class PostgresDeliveries(PostgresProcessRecorder):
     """What PostgresStore does for deliveries."""
 
+    cipher: Cipher | None
+
     def get_delivery(self, invocation_id: str, now: datetime | None = None) -> DeliveryReading:
         ((*row, server),) = self.database.read(sql.GET_DELIVERY, invocation_id)
-        record = None if row[0] is None else delivery_of(*row)
+        record = None if row[0] is None else delivery_of(self.cipher, *row)
         return DeliveryReading(record, now or server)
 
     def advance_delivery(self, change: Change) -> bool:
@@ -39,7 +42,7 @@ class PostgresDeliveries(PostgresProcessRecorder):
                 record.next_attempt_at,
                 record.updated_at,
                 record.head,
-                delivery_body_of(record),
+                delivery_body_of(record, self.cipher),
                 streams,
                 versions,
                 topics,
@@ -77,9 +80,10 @@ class PostgresDeliveries(PostgresProcessRecorder):
         def fetch(after: str | None, wanted: int) -> list[tuple[Any, ...]]:
             return self.database.read(statement, value, after, wanted)
 
-        return readable_deliveries(
-            fetch, lambda row: delivery_of(*row), self.set_aside_delivery, after, limit
-        )
+        def read(row: tuple[Any, ...]) -> DeliveryRecord:
+            return delivery_of(self.cipher, *row)
+
+        return readable_deliveries(fetch, read, self.set_aside_delivery, after, limit)
 
     def set_aside_delivery(self, invocation_id: str, reason: str) -> None:
         self.database.write(sql.SET_ASIDE_DELIVERY, invocation_id, reason)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from .wire import BOOL, BYTES, BYTESES, INT8, INT8S, MOMENT, TEXT, TEXTS, named, statement
 
-_DELIVERY = (
+DELIVERY = (
     "invocation_id, run_id, delivery_ref, status, version, next_attempt_at, updated_at, head, body"
 )
-_DELIVERY_TYPES = (TEXT, TEXT, TEXT, TEXT, INT8, MOMENT, MOMENT, TEXT, BYTES)
+DELIVERY_TYPES = (TEXT, TEXT, TEXT, TEXT, INT8, MOMENT, MOMENT, TEXT, BYTES)
 
 #: The version decides between two who would write: one that waits for the other's row looks at it
 #: again. An attempt's end is a column of its own, so nothing is judged on the clock here.
@@ -47,11 +47,11 @@ ADVANCE_DELIVERY = named(
 GET_DELIVERY = statement(
     "get_delivery",
     f"""
-    SELECT {", ".join("d." + c.strip() for c in _DELIVERY.split(","))}, clock_timestamp()
+    SELECT {", ".join("d." + c.strip() for c in DELIVERY.split(","))}, clock_timestamp()
     FROM (SELECT 1) AS one LEFT JOIN @delivery_outbox d ON d.invocation_id = $1
     """,
     (TEXT,),
-    (*_DELIVERY_TYPES, MOMENT),
+    (*DELIVERY_TYPES, MOMENT),
 )
 #: Ordered by the index. The clock is asked once, before the index is: a volatile bound would be a
 #: filter, and walk everything that is not yet due.
@@ -68,20 +68,20 @@ DUE_DELIVERIES = statement(
     (TEXT, TEXT),
 )
 _LIST = f"""
-    SELECT {_DELIVERY}, attention FROM @delivery_outbox
+    SELECT {DELIVERY}, attention FROM @delivery_outbox
     WHERE ($1::text IS NULL OR status = $1) AND invocation_id > coalesce($2, '') {{only}}
     ORDER BY invocation_id LIMIT $3
 """
 #: NULL stands for all and for the beginning.
 LIST_DELIVERIES = statement(
-    "list_deliveries", _LIST.format(only=""), (TEXT, TEXT, INT8), (*_DELIVERY_TYPES, TEXT)
+    "list_deliveries", _LIST.format(only=""), (TEXT, TEXT, INT8), (*DELIVERY_TYPES, TEXT)
 )
 #: Along an index that holds nothing else.
 DELIVERIES_FOR_ATTENTION = statement(
     "deliveries_for_attention",
     _LIST.format(only="AND status = 'unknown' AND next_attempt_at IS NULL AND attention IS NULL"),
     (TEXT, TEXT, INT8),
-    (*_DELIVERY_TYPES, TEXT),
+    (*DELIVERY_TYPES, TEXT),
 )
 #: The rest of the row stays as its events made it.
 SET_ASIDE_DELIVERY = statement(

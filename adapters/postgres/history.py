@@ -14,7 +14,8 @@ from ...domain.history_store import Head, Image, Publication, Repair, Table
 from ...domain.ports import StoredEvent
 from ...domain.record import RunRecord
 from ...projections.run_records import due_at
-from ..images import columns_of, creation, image_of, key_of
+from ..ciphering import Cipher
+from ..images import columns_of, creation, image_of, image_of_record, key_of
 from . import history_statements as sql
 from .delivery_statements import SET_ASIDE_DELIVERY
 from .log_statements import INSERT_EVENTS
@@ -31,6 +32,8 @@ BYTES_SENT = 4 << 20
 class PostgresHistory(PostgresProcessRecorder):
     """What PostgresStore does for checking and rebuilding."""
 
+    cipher: Cipher | None
+
     def walk(self, after: tuple[str, int], limit: int) -> Sequence[StoredEvent]:
         return [StoredEvent(*row) for row in self.database.read(sql.WALK, *after, limit)]
 
@@ -45,23 +48,23 @@ class PostgresHistory(PostgresProcessRecorder):
         self, table: Table, after: str, upto: str | None, limit: int
     ) -> list[tuple[str, Image]]:
         rows = self.database.read(sql.IMAGES[table], after, upto, limit)
-        return [(row[0], image_of(row)) for row in rows]
+        return [(row[0], image_of(table, row, self.cipher)) for row in rows]
 
     def images_of(self, table: Table, keys: Sequence[str]) -> dict[str, Image]:
         if not keys:
             return {}
         rows = self.database.read(sql.IMAGES_OF[table], keys)
-        return {row[0]: image_of(row) for row in rows}
+        return {row[0]: image_of(table, row, self.cipher) for row in rows}
 
     def heads_of(self, table: Table, keys: Sequence[str]) -> dict[str, Head]:
         rows = self.database.read(sql.HEADS_OF[table], keys)
         return {key: Head(*head) for key, *head in rows}
 
     def image(self, record: RunRecord | DeliveryRecord) -> Image:
-        return image_of((None, *columns_of(record, _as_it_is)))
+        return image_of_record(record, _as_it_is)
 
     def repair(self, rows: Sequence[Repair]) -> list[bool]:
-        commands = [_repair(*row) for row in rows]
+        commands = [_repair(*row, self.cipher) for row in rows]
 
         def work(session: Session) -> list[bool]:
             _, *written, _ = session.run_batch((BEGIN, ()), *commands, (COMMIT, ()))
@@ -88,7 +91,7 @@ class PostgresHistory(PostgresProcessRecorder):
         def work(session: Session) -> bool:
             session.run(BEGIN)
             for publication in publications:
-                if not _publish(session, publication):
+                if not _publish(session, publication, self.cipher):
                     session.run(ROLLBACK)
                     return False
             session.run(COMMIT)
@@ -102,7 +105,7 @@ class PostgresHistory(PostgresProcessRecorder):
             raise
 
 
-def _publish(session: Session, publication: Publication) -> bool:
+def _publish(session: Session, publication: Publication, cipher: Cipher | None) -> bool:
     """Write one stream within a transaction: its row first, as an append locks it first."""
     stream, stored, events, record, held = publication
     if record is None:
@@ -110,7 +113,7 @@ def _publish(session: Session, publication: Publication) -> bool:
         there = bool(last == stored)
     else:
         is_run = isinstance(record, RunRecord)
-        statement, values = _repair(record, stored or None)
+        statement, values = _repair(record, stored or None, cipher)
         if is_run and stored:
             statement = sql.EXTEND_RUN
         there = bool(session.run(statement, *values))
@@ -134,8 +137,10 @@ def _in_batches(events: Iterator[StoredEvent]) -> Iterator[list[StoredEvent]]:
         yield batch
 
 
-def _repair(record: RunRecord | DeliveryRecord, stored: int | None) -> Command:
-    values = (key_of(record), *columns_of(record, _as_it_is))
+def _repair(
+    record: RunRecord | DeliveryRecord, stored: int | None, cipher: Cipher | None
+) -> Command:
+    values = (key_of(record), *columns_of(record, _as_it_is, cipher))
     guard = () if stored is None else (stored,)
     if isinstance(record, RunRecord):
         statement = sql.INSERT_RUN if stored is None else sql.REPAIR_RUN

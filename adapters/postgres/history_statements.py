@@ -29,6 +29,7 @@ RUN: dict[str, Type] = {
     "head": TEXT,
     "status": TEXT,
     "kind": TEXT,
+    "parent_run_id": TEXT,
     "fencing_token": INT8,
     "created_at": MOMENT,
     "updated_at": MOMENT,
@@ -86,14 +87,6 @@ def _set(columns: dict[str, Type]) -> str:
     return ", ".join(f"{name} = :{name}" for name in list(columns)[1:])
 
 
-def _insert(table: Table, columns: dict[str, Type], more: str = "", value: str = "") -> str:
-    places = ", ".join(f":{name}" for name in columns)
-    return (
-        f"INSERT INTO @{NAMES[table]} ({', '.join(columns)}{more}) VALUES ({places}{value})"
-        " ON CONFLICT DO NOTHING RETURNING true"
-    )
-
-
 #: A status that takes a due time keeps the one there is: a deadline is no fact, and not repaired.
 REPAIR_RUN = named(
     "repair_run",
@@ -106,9 +99,16 @@ REPAIR_RUN = named(
     {**RUN, "ready_at": MOMENT, "stored": INT8},
     (BOOL,),
 )
+#: No other run of this id may have been pruned; the very same one may come back.
 INSERT_RUN = named(
     "insert_run",
-    _insert("run_records", RUN, ", ready_at", ", :ready_at"),
+    f"""
+    INSERT INTO @runs ({", ".join(RUN)}, ready_at)
+    SELECT {", ".join(f":{name}" for name in RUN)}, :ready_at
+    WHERE NOT EXISTS (SELECT FROM @tombstones WHERE stream = 'run/' || :run_id
+                      AND (version, head) <> (:version, :head))
+    ON CONFLICT DO NOTHING RETURNING true
+    """,
     {**RUN, "ready_at": MOMENT},
     (BOOL,),
 )
@@ -130,7 +130,12 @@ REPAIR_DELIVERY = named(
     (BOOL,),
 )
 INSERT_DELIVERY = named(
-    "insert_delivery", _insert("delivery_outbox", DELIVERY), dict(DELIVERY), (BOOL,)
+    "insert_delivery",
+    f"INSERT INTO @delivery_outbox ({', '.join(DELIVERY)})"
+    f" VALUES ({', '.join(f':{name}' for name in DELIVERY)})"
+    " ON CONFLICT DO NOTHING RETURNING true",
+    dict(DELIVERY),
+    (BOOL,),
 )
 LAST_VERSION = statement(
     "last_version",

@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 
+from ..logs import fields, told
 from .database import Database
 
 log = logging.getLogger("runjournal.postgres")
@@ -76,7 +77,11 @@ class Listener:
                     self._tell()  # what came while nobody listened
                     self._listen(conn)
             except psycopg.Error as e:
-                log.warning("listening for claimable runs failed, polling goes on: %s", e)
+                log.warning(
+                    "listening for claimable runs failed, polling goes on: %s",
+                    told(e),
+                    extra=fields(error=e),
+                )
                 self._stop.wait(pause * random.uniform(0.5, 1.5))  # spreads the workers
                 pause = min(pause * 2, PAUSES[1])
 

@@ -11,6 +11,7 @@ import psycopg
 from ...domain.errors import RUN_STORE_UNAVAILABLE, RUN_VALIDATION_ERROR, RunStoreError
 from ...projections.ports import Poison, ProjectionState, RowWrite, Shadow
 from ...projections.projector import is_table_of, table_name
+from ..logs import fields
 from . import projection_statements as sql
 from .exclusion import PostgresExclusion
 from .log_statements import HIGHEST
@@ -163,7 +164,8 @@ class PostgresProjections(PostgresExclusion):
             if e.code == RUN_STORE_UNAVAILABLE or isinstance(
                 cause, psycopg.errors.InsufficientPrivilege
             ):
-                log.info("table %s is no longer used and could not be dropped: %s", table, e)
+                text = "table %s is no longer used and could not be dropped: %s"
+                log.info(text, table, e, extra=fields(error=e))
                 return False
             raise
         return True

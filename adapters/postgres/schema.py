@@ -18,6 +18,7 @@ LOCK = 0x524A4E4C
 #: Of a longer name Postgres keeps so many bytes, and drops the rest without an error.
 NAME_BYTES = 63
 
+#: @ stands for the schema, where a name is looked up later on.
 MIGRATIONS: tuple[str, ...] = (
     """
     -- cache 1: positions rise within a run, because they are drawn while its row is locked.
@@ -98,6 +99,59 @@ MIGRATIONS: tuple[str, ...] = (
         updated_at         timestamptz NOT NULL,
         tables_made        bigint NOT NULL
     ) WITH (fillfactor = 50);
+    """,
+    """
+    -- parent_run_id: also in the body; a column, so that a run's children are found. ended_at: a
+    -- run's last event is its end; a column, since an index on updated_at would be touched by
+    -- every checkpoint.
+    ALTER TABLE runs
+        ADD COLUMN parent_run_id text COLLATE "C",
+        ADD COLUMN ended_at timestamptz GENERATED ALWAYS AS
+            (CASE WHEN status IN ('completed', 'failed', 'cancelled') THEN updated_at END) STORED;
+    -- json cannot read an escaped NUL in any text of the body, and no id has one.
+    UPDATE runs SET parent_run_id =
+        replace(convert_from(body, 'UTF8'), '\\u0000', '\\u0001')::json ->> 'parent_run_id'
+        WHERE position('"parent_run_id"'::bytea IN body) > 0;
+    CREATE INDEX runs_children ON runs (parent_run_id)
+        WHERE parent_run_id IS NOT NULL AND status IN ('queued', 'running', 'suspended');
+    CREATE INDEX runs_ended ON runs (ended_at, run_id) WHERE ended_at IS NOT NULL;
+    -- What is left of streams that were pruned. A run that came back from elsewhere can be pruned
+    -- a second time: one for each audit event.
+    CREATE TABLE tombstones (
+        stream        text COLLATE "C" NOT NULL,
+        audit_version bigint NOT NULL,
+        version       bigint NOT NULL,
+        head          text NOT NULL,
+        body          bytea,
+        PRIMARY KEY (stream, audit_version)
+    );
+    CREATE INDEX tombstones_audit ON tombstones (audit_version, stream);
+    -- A trigger, and no condition of the statement that inserts: a start that waits for the prune
+    -- of the same id has begun before there was a tombstone. This looks after the wait.
+    CREATE FUNCTION refuse_pruned() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            IF EXISTS (SELECT FROM @tombstones WHERE stream = 'run/' || NEW.run_id
+                       AND (version, head) <> (NEW.version, NEW.head)) THEN
+                RAISE unique_violation USING MESSAGE = 'another run of this id was pruned';
+            END IF;
+            RETURN NULL;
+        END $$;
+    CREATE TRIGGER runs_pruned AFTER INSERT ON runs FOR EACH ROW EXECUTE FUNCTION refuse_pruned();
+    """,
+    """
+    -- Which server and which timeline this is; NULL where the server does not tell.
+    CREATE FUNCTION this_server() RETURNS text LANGUAGE plpgsql AS $$
+    BEGIN
+        RETURN (SELECT system_identifier FROM pg_control_system())
+            || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8);
+    EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function
+        OR object_not_in_prerequisite_state THEN
+        RETURN NULL;
+    END $$;
+    -- One row. epoch: what every fencing token that is granted from now on is above. server: where
+    -- they are granted; the table's oid is another one wherever a dump was restored.
+    CREATE TABLE token_epoch (epoch bigint NOT NULL, server text);
+    INSERT INTO token_epoch VALUES (0, this_server() || '/' || 'token_epoch'::regclass::oid);
     """,
 )
 
@@ -237,8 +291,9 @@ def _creation(schema: str) -> str:
 
 def _body(schema: str, numbers: list[int]) -> str:
     """The migrations themselves, and the note that they were applied."""
+    prefix = Identifier(schema).as_string(None) + "."
     steps = [
-        f"-- Migration {number}.\n{dedent(MIGRATIONS[number - 1]).strip()}\n"
+        f"-- Migration {number}.\n{dedent(MIGRATIONS[number - 1]).strip().replace('@', prefix)}\n"
         f"INSERT INTO runjournal_schema VALUES ({number});\n"
         for number in numbers
     ]

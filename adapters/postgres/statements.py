@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from .wire import BOOL, BYTES, FLOAT8S, INT8, INT8S, MOMENT, TEXT, TEXTS, statement
 
-_RECORD = (
+RECORD = (
     "run_id, kind, status, version, fencing_token, ready_at, created_at, updated_at,"
     " checkpoint, head, body"
 )
-_RECORD_TYPES = (
+RECORD_TYPES = (
     TEXT, TEXT, TEXT, INT8, INT8, MOMENT, MOMENT, MOMENT, BYTES, TEXT, BYTES,
 )  # fmt: skip
 
@@ -66,13 +66,13 @@ CLAIMABLE_KINDS = statement(
 DUE = statement(
     "due",
     f"""
-    SELECT {_RECORD}, coalesce($2, clock_timestamp()) FROM @runs
+    SELECT {RECORD}, coalesce($2, clock_timestamp()) FROM @runs
     WHERE kind = $1 AND ready_at >= $4
         AND ready_at <= (SELECT coalesce($2, clock_timestamp()))
     ORDER BY ready_at LIMIT $3 FOR UPDATE SKIP LOCKED
     """,
     (TEXT, MOMENT, INT8, MOMENT),
-    (*_RECORD_TYPES, MOMENT),
+    (*RECORD_TYPES, MOMENT),
 )
 _SET_ASIDE = (
     "UPDATE @runs SET ready_at = NULL, attention = $2 WHERE run_id = $1 AND attention IS NULL"
@@ -98,30 +98,60 @@ BEGIN = statement("begin", "BEGIN", (), ())
 COMMIT = statement("commit", "COMMIT", (), ())
 ROLLBACK = statement("rollback", "ROLLBACK", (), ())
 
+# The token epoch.
+
+#: With it, whether grants go on elsewhere than where this is.
+TOKEN_EPOCH = statement(
+    "token_epoch",
+    "SELECT epoch, coalesce(server <> @this_server() || '/' || tableoid, false) FROM @token_epoch",
+    (),
+    (INT8, BOOL),
+)
+#: Whoever raises it notes where this is.
+RAISE_EPOCH = statement(
+    "raise_epoch",
+    """
+    UPDATE @token_epoch SET epoch = $1, server = @this_server() || '/' || tableoid
+    WHERE epoch = $1 - 1 RETURNING epoch
+    """,
+    (INT8,),
+    (INT8,),
+)
+#: A sequence does not roll back: positions that are passed over stay so.
+PASS_OVER = statement(
+    "pass_over",
+    """
+    SELECT setval(s.name, nextval(s.name) + $1)
+    FROM (SELECT pg_get_serial_sequence('@events', 'position')::regclass AS name) AS s
+    """,
+    (INT8,),
+    (INT8,),
+)
+
 # Reading.
 
 #: The clock comes along, so that a decision has the store's instant.
 GET = statement(
     "get",
     f"""
-    SELECT {", ".join("r." + c.strip() for c in _RECORD.split(","))}, clock_timestamp()
+    SELECT {", ".join("r." + c.strip() for c in RECORD.split(","))}, clock_timestamp()
     FROM (SELECT 1) AS one LEFT JOIN @runs r ON r.run_id = $1
     """,
     (TEXT,),
-    (*_RECORD_TYPES, MOMENT),
+    (*RECORD_TYPES, MOMENT),
 )
 #: Filters that are not asked for are NULL; the order of creation is the order of the pages.
 LIST = statement(
     "list",
     f"""
-    SELECT {_RECORD} FROM @runs
+    SELECT {RECORD} FROM @runs
     WHERE ($1::text IS NULL OR status = $1) AND ($2::text IS NULL OR kind = $2)
         AND ($3::text IS NULL
              OR (created_at, run_id) > ((SELECT created_at FROM @runs WHERE run_id = $3), $3))
     ORDER BY created_at, run_id LIMIT $4
     """,
     (TEXT, TEXT, TEXT, INT8),
-    _RECORD_TYPES,
+    RECORD_TYPES,
 )
 READ_STREAM = statement(
     "read_stream",

@@ -29,33 +29,48 @@ from ...domain.ports import (
 )
 from ...domain.record import RunRecord
 from ...domain.unsettled import SETTLE_TRIES
+from ..ciphering import Cipher
 from ..rows import EPOCH, record_of
 from . import statements as sql
-from .append_statements import TELLING
+from .append_statements import LOOKING, TELLING
 from .database import LOCK_TIMEOUT, Database
 from .deliveries import PostgresDeliveries
+from .epoch import PostgresEpoch
 from .history import PostgresHistory
 from .horizon import Horizon, Probe
 from .host import HostTransaction
+from .inspection import PostgresInspection
 from .listener import Listener
 from .projections import PostgresProjections
+from .pruning import PostgresPruning
 from .session import Session
 from .writes import grant_command, lease_values, renewals, write_command
 
 _NO_LIMIT = 2**62
 
 
-class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
+class PostgresStore(
+    PostgresDeliveries,
+    PostgresHistory,
+    PostgresProjections,
+    PostgresInspection,
+    PostgresEpoch,
+    PostgresPruning,
+):
     """Streams, records and the outbox in one schema, for any number of hosts.
 
     Leases are judged on the server's clock, inside the statement that writes. The stamps inside
     events are the server's instant of the last reply plus the time since then.
     """
 
-    def __init__(self, database: Database, *, notify: bool = False) -> None:
+    def __init__(
+        self, database: Database, *, notify: bool = False, cipher: Cipher | None = None
+    ) -> None:
         super().__init__(database)
+        self.cipher = cipher
         self._ahead: timedelta | None = None
         self._notify = notify
+        self._within_host = False
         self.listener = Listener(database)
         self.horizon = Horizon()
 
@@ -70,8 +85,9 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
     def within(self, conn: psycopg.Connection[Any]) -> PostgresStore:
         """The same journal through a connection of the host's, inside its transaction."""
         host = HostTransaction(conn, self.database.schema)
-        store = PostgresStore(host, notify=self._notify)
-        store._ahead = self._ahead
+        store = PostgresStore(host, notify=self._notify, cipher=self.cipher)
+        store._ahead, store._epoch = self._ahead, self._epoch
+        store._within_host = True
         return store
 
     @property
@@ -91,7 +107,7 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
     def get(self, run_id: str, now: datetime | None = None) -> Reading:
         ((*row, server),) = self.database.read(sql.GET, run_id)
         heard = self._heard(server)
-        record = None if row[0] is None else record_of(*row)
+        record = None if row[0] is None else record_of(self.cipher, *row)
         return Reading(record, now or heard)
 
     def append(
@@ -102,15 +118,20 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
         patience: float | None = None,
     ) -> Reply | None:
         try:
-            statement, values = write_command(changes, guard, now)
+            statement, values = write_command(changes, guard, now, self.cipher)
+            if self._within_host:
+                statement = LOOKING.get(statement.name, statement)
             if self._notify:
                 statement = TELLING.get(statement.name, statement)
             rows = self.database.write(statement, *values)
         except RunStoreError as e:
             if isinstance(e.__cause__, psycopg.errors.UniqueViolation):
-                return None  # one of the streams is already past its expected version
+                return None  # a stream is already past its expected version, or was pruned
             raise
-        return self._reply(rows[0], changes[0].record, now) if rows else None
+        if rows:
+            return self._reply(rows[0], changes[0].record, now)
+        self.after_lost_guard(changes[0].record, guard)
+        return None
 
     def _reply(self, row: tuple[Any, ...], record: Any, now: datetime | None) -> Reply:
         at, ready_at, moved = row
@@ -175,7 +196,7 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
             while wanted and len(granted) < limit:
                 attempted: list[Change] = []
                 try:
-                    found, taken = self._claim(
+                    found, taken, lost = self._claim(
                         wanted, limit - len(granted), grant, now, probe, attempted
                     )
                 except RunStoreError as e:
@@ -186,6 +207,8 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
                 # Only runs that were set aside or ended make another look worth while.
                 if found == len(taken):
                     break
+                if lost and not self.may_look_again(granted):
+                    return granted
             if len(granted) >= limit:
                 break
         return granted
@@ -204,10 +227,13 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
         now: datetime | None,
         probe: Probe,
         attempted: list[Change],
-    ) -> tuple[int, list[Granted]]:
-        """Two trips: lock the longest due runs of each kind; write the grants and commit."""
+    ) -> tuple[int, list[Granted], bool]:
+        """Two trips: lock the longest due runs of each kind; write the grants and commit.
 
-        def work(session: Session) -> tuple[int, list[Granted]]:
+        How many were found, what was granted, and whether a guard was lost.
+        """
+
+        def work(session: Session) -> tuple[int, list[Granted], bool]:
             probes = [(sql.DUE, (kind, now, limit, probe.since(kind))) for kind in kinds]
             _, *found = session.run_batch((sql.BEGIN, ()), *probes)
             for kind, rows in zip(kinds, found, strict=True):
@@ -216,7 +242,7 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
             rows = rows[:limit]
             if not rows:
                 session.run(sql.ROLLBACK)
-                return 0, []
+                return 0, [], False
             decided = [self._granting(row, grant, now) for row in rows]
             # Only grants: whether a run was ended is for nobody here to know.
             attempted[:] = [
@@ -225,7 +251,7 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
             commands = [
                 (sql.SET_ASIDE, (row[0], outcome.message))
                 if isinstance(outcome, RunStoreError)
-                else grant_command(outcome, now)
+                else grant_command(outcome, now, self.cipher)
                 for row, outcome in zip(rows, decided, strict=True)
             ]
             *written, _ = session.run_batch(*commands, (sql.COMMIT, ()))
@@ -234,7 +260,11 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
                 for outcome, answer in zip(decided, written, strict=True)
                 if answer and (record := _granted(outcome)) is not None
             ]
-            return len(rows), taken
+            lost = any(
+                not answer and not isinstance(outcome, RunStoreError)
+                for outcome, answer in zip(decided, written, strict=True)
+            )
+            return len(rows), taken, lost
 
         return self.database.transaction(work)
 
@@ -273,7 +303,7 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
         """The changes that grant or end a run, or why it has to be set aside."""
         *columns, server = row
         try:
-            return grant(record_of(*columns), now or self._heard(server))
+            return grant(record_of(self.cipher, *columns), now or self._heard(server))
         except RunStoreError as e:
             if e.code not in SETS_ASIDE:
                 raise
@@ -296,7 +326,7 @@ class PostgresStore(PostgresDeliveries, PostgresHistory, PostgresProjections):
         after: str | None = None,
     ) -> list[RunRecord]:
         rows = self.database.read(sql.LIST, status, kind, after, limit)
-        return [record_of(*row) for row in rows]
+        return [record_of(self.cipher, *row) for row in rows]
 
     def set_aside(self, run_id: str, reason: str) -> None:
         self.database.write(sql.SET_ASIDE_QUEUED, run_id, reason)

@@ -9,12 +9,15 @@ from typing import Any
 from ...domain.delivery import DeliveryRecord
 from ...domain.ports import Change, Guard, LeaseRef, Reply
 from ...domain.record import RunRecord
+from ..ciphering import Cipher
 from ..rows import body_of, checkpoint_of, delivery_body_of
 from . import append_statements as sql
 from .session import Command
 
 
-def write_command(changes: Sequence[Change], guard: Guard | None, now: datetime | None) -> Command:
+def write_command(
+    changes: Sequence[Change], guard: Guard | None, now: datetime | None, cipher: Cipher | None
+) -> Command:
     """The statement that writes these changes, and its values."""
     change = changes[0]
     record = change.record
@@ -30,37 +33,41 @@ def write_command(changes: Sequence[Change], guard: Guard | None, now: datetime 
         return sql.SAVE_CHECKPOINT, (
             record.run_id,
             change.expected_version,
+            change.expected_head,
             record.version,
             guard.fencing_token,
             now,
             record.updated_at,
-            checkpoint_of(record),
+            checkpoint_of(record, cipher),
             record.head,
             record.lease.ttl,
             *_event(change),
         )
-    values = _run(record, now)
-    events = _event(change) if one_event else _events(changes)
+    values = _run(record, now, cipher)
+    events = _event(change) if one_event else _events(changes, cipher)
     if change.expected_version == 0:
         statement = sql.CREATE if one_event else sql.CREATE_MANY
-        return statement, (*values, record.kind, record.created_at, *events)
+        return statement, (*values, record.kind, record.created_at, record.parent_run_id, *events)
     token = None if guard is None else guard.fencing_token
     live = guard is not None and guard.lease == "live"
     statement = sql.ADVANCE if one_event else sql.ADVANCE_MANY
-    return statement, (*values, change.expected_version, token, live, *events)
+    expected = change.expected_version, change.expected_head
+    return statement, (*values, *expected, token, live, *events)
 
 
-def grant_command(changes: Sequence[Change], now: datetime | None) -> Command:
+def grant_command(
+    changes: Sequence[Change], now: datetime | None, cipher: Cipher | None
+) -> Command:
     """The statement that grants or ends a run inside the claim that has locked its row."""
     change = changes[0]
     assert isinstance(change.record, RunRecord)  # the first change is the run's
     if len(changes) > 1 or len(change.events) > 1:
-        return write_command(changes, None, now)
-    values = _run(change.record, now)
+        return write_command(changes, None, now, cipher)
+    values = _run(change.record, now, cipher)
     return sql.GRANT, (*values, change.expected_version, *_event(change))
 
 
-def _run(record: RunRecord, now: datetime | None) -> tuple[Any, ...]:
+def _run(record: RunRecord, now: datetime | None, cipher: Cipher | None) -> tuple[Any, ...]:
     return (
         now,
         record.run_id,
@@ -70,9 +77,9 @@ def _run(record: RunRecord, now: datetime | None) -> tuple[Any, ...]:
         None if record.lease is None else record.lease.ttl,
         record.available_at,
         record.updated_at,
-        checkpoint_of(record),
+        checkpoint_of(record, cipher),
         record.head,
-        body_of(record),
+        body_of(record, cipher),
     )
 
 
@@ -81,7 +88,7 @@ def _event(change: Change) -> tuple[Any, ...]:
     return event.stream, event.topic, event.data
 
 
-def _events(changes: Sequence[Change]) -> tuple[Any, ...]:
+def _events(changes: Sequence[Change], cipher: Cipher | None) -> tuple[Any, ...]:
     """A column each of the events, and the outbox row of the second change: one at most."""
     streams, versions, topics, states, _hashes = zip(
         *[e for c in changes for e in c.events], strict=True
@@ -100,7 +107,7 @@ def _events(changes: Sequence[Change]) -> tuple[Any, ...]:
         record.next_attempt_at,
         record.updated_at,
         record.head,
-        delivery_body_of(record),
+        delivery_body_of(record, cipher),
     )
 
 

@@ -18,6 +18,7 @@ from ...projections.ports import ProjectionState, Shadow
 from ...projections.projector import Projector, hold_name
 from ..codec import OrjsonCodec
 from ..event_log import PAGE
+from ..logs import fields
 from .projecting import Projecting, ProjectingStore
 
 if TYPE_CHECKING:
@@ -140,7 +141,8 @@ def _promote(
         except RunStoreError as e:
             if e.code not in (RUN_STORE_UNAVAILABLE, RUN_OUTCOME_UNKNOWN) or attempt == TRIES:
                 raise
-            log.info("projection %s is swapped a little later: %s", projecting.name, e)
+            about = fields(error=e, projection=projecting.name, pause=pause)
+            log.info("projection %s is swapped a little later: %s", projecting.name, e, extra=about)
             time.sleep(pause)
             pause *= 2
             continue
@@ -158,4 +160,5 @@ def _clean_up(store: ProjectingStore, name: str) -> None:
     try:
         store.drop_unused(name)
     except RunStoreError as e:
-        log.info("tables of projection %s are left for the next rebuild: %s", name, e)
+        about = fields(error=e, projection=name)
+        log.info("tables of projection %s are left for the next rebuild: %s", name, e, extra=about)

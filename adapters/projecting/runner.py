@@ -19,6 +19,7 @@ from ...projections.projector import Projector, Row, hold_name
 from ..clocks import ticks
 from ..codec import OrjsonCodec
 from ..event_log import PAGE, EventLog
+from ..logs import fields
 from ..stopping import Interrupt, idle
 from .projecting import Projecting, ProjectingStore
 
@@ -75,7 +76,8 @@ class ProjectionRunner:
             except RunStoreError as e:
                 if not begun or not e.retryable:
                     raise
-                log.warning("projection %s begins again: %s", self.name, e)
+                about = fields(error=e, projection=self.name)
+                log.warning("projection %s begins again: %s", self.name, e, extra=about)
                 idle(interrupt, BEGIN_AGAIN)
 
     def catch_up(self, limit: int | None = None, interrupt: Interrupt | None = None) -> int:
@@ -151,7 +153,9 @@ class ProjectionRunner:
             state = self._begin()
             return state, self._projecting.log(state.position), 0
         if step.batch.poison is not None:
-            log.error("projection %s is parked: %s", self.name, step.batch.poison)
+            at = step.batch.poison.position
+            about = fields(projection=self.name, position=at)
+            log.error("projection %s is parked at position %d", self.name, at, extra=about)
             raise self._projecting.not_projected(step.batch.poison)
         return saved, events, step.events
 

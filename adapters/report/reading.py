@@ -128,7 +128,7 @@ class RunReader:
                     count += 1
                     event = stream.take(stored, self._codec)
                     if event is None:
-                        self._rows.add_unreadable(stored, stream.findings[-1].message)
+                        self._rows.add_unreadable(stored, stream.unread)
                     else:
                         self._rows.add(event)
                         yield event

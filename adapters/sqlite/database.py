@@ -48,7 +48,8 @@ class Database:
         self._closed = False
         self._hushed = False
         self._reset()
-        check_file(self.path)
+        if not _is_open_here(self.path):
+            check_file(self.path)
         with self._translated(), contextlib.closing(self._connect(PATIENCE * 2)) as conn:
             migrate(conn, self.path, PATIENCE * 2)
         _open_databases.add(self)
@@ -243,6 +244,21 @@ class Database:
         return RunStoreError(
             RUN_STORE_UNAVAILABLE, "busy", f"{self.path} was locked by others for {seconds:.3g} s"
         )
+
+
+def _is_open_here(path: Path) -> bool:
+    """Whether a Database of this process has the file open, and so has looked at it already.
+
+    Reading it once more would do harm: when a file is closed, the system takes away all locks that
+    the process has on it, SQLite's among them. Another process would then take the log away from
+    under the connections that are open here.
+    """
+    try:
+        found = path.stat()
+        others = [d for d in list(_open_databases) if not d._closed]
+        return any(os.path.samestat(d.path.stat(), found) for d in others)
+    except OSError:
+        return False
 
 
 def _before_fork() -> None:

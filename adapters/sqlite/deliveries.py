@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import orjson
@@ -13,29 +14,33 @@ from ...domain.delivery import DeliveryRecord, DeliveryStatus
 from ...domain.delivery_store import DeliveryReading, DueDelivery
 from ...domain.errors import RunStoreError
 from ...domain.ports import Change
+from ..ciphering import Cipher
 from ..rows import (
     delivery_body_of,
-    delivery_of,
-    from_microseconds,
     readable_deliveries,
     to_microseconds,
 )
 from . import statements as sql
 from .recorder import SQLiteProcessRecorder
+from .records import outbox_record_of
 
 
 class SQLiteDeliveries(SQLiteProcessRecorder):
     """What SQLiteStore does for deliveries."""
 
+    cipher: Cipher | None
+
     def get_delivery(self, invocation_id: str, now: datetime | None = None) -> DeliveryReading:
         with self.database.reading() as conn:
             row = conn.execute(sql.GET_DELIVERY, (invocation_id,)).fetchone()
-        return DeliveryReading(None if row is None else _record(row), now or datetime.now(UTC))
+        return DeliveryReading(
+            None if row is None else outbox_record_of(row, self.cipher), now or datetime.now(UTC)
+        )
 
     def advance_delivery(self, change: Change) -> bool:
         record = change.record
         assert isinstance(record, DeliveryRecord)  # a delivery's change
-        values = (*_columns(record), record.invocation_id, change.expected_version)
+        values = (*_columns(record, self.cipher), record.invocation_id, change.expected_version)
         try:
             with self.database.writing() as conn:
                 if conn.execute(sql.ADVANCE_DELIVERY, values).rowcount != 1:
@@ -77,14 +82,15 @@ class SQLiteDeliveries(SQLiteProcessRecorder):
             with self.database.reading() as conn:
                 return conn.execute(statement, (value, after, wanted)).fetchall()
 
-        return readable_deliveries(fetch, _record, self.set_aside_delivery, after, limit)
+        read = partial(outbox_record_of, cipher=self.cipher)
+        return readable_deliveries(fetch, read, self.set_aside_delivery, after, limit)
 
     def set_aside_delivery(self, invocation_id: str, reason: str) -> None:
         with self.database.writing() as conn:
             conn.execute(sql.SET_ASIDE_DELIVERY, (reason, invocation_id))
 
 
-def write_delivery(conn: sqlite3.Connection, change: Change) -> bool:
+def write_delivery(conn: sqlite3.Connection, change: Change, cipher: Cipher | None) -> bool:
     """Write a new delivery's events and its row; False if its stream exists already."""
     record = change.record
     assert isinstance(record, DeliveryRecord)  # further changes are deliveries
@@ -92,7 +98,7 @@ def write_delivery(conn: sqlite3.Connection, change: Change) -> bool:
         for stream, version, topic, data, _hash in change.events:
             conn.execute(sql.INSERT_EVENT, (stream, version, topic, data))
         identity = (record.invocation_id, record.run_id, record.delivery_ref)
-        conn.execute(sql.INSERT_DELIVERY, (*identity, *_columns(record)))
+        conn.execute(sql.INSERT_DELIVERY, (*identity, *_columns(record, cipher)))
     except sqlite3.IntegrityError:
         return False  # the version guard is lost
     return True
@@ -102,7 +108,7 @@ def _array(names: Sequence[str]) -> str:
     return orjson.dumps(list(names)).decode()
 
 
-def _columns(record: DeliveryRecord) -> tuple[Any, ...]:
+def _columns(record: DeliveryRecord, cipher: Cipher | None) -> tuple[Any, ...]:
     due = record.next_attempt_at
     return (
         record.status.value,
@@ -110,18 +116,5 @@ def _columns(record: DeliveryRecord) -> tuple[Any, ...]:
         None if due is None else to_microseconds(due),
         to_microseconds(record.updated_at),
         record.head,
-        delivery_body_of(record),
-    )
-
-
-def _record(row: tuple[Any, ...]) -> DeliveryRecord:
-    *identity, status, version, due, updated, head, body = row
-    return delivery_of(
-        *identity,
-        status,
-        version,
-        None if due is None else from_microseconds(due),
-        from_microseconds(updated),
-        head,
-        body,
+        delivery_body_of(record, cipher),
     )

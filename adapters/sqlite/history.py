@@ -12,7 +12,8 @@ from ...domain.history_store import Head, Image, Publication, Repair, Table
 from ...domain.ports import StoredEvent
 from ...domain.record import RunRecord
 from ...projections.run_records import due_at
-from ..images import columns_of, creation, image_of, key_of
+from ..ciphering import Cipher
+from ..images import columns_of, creation, image_of, image_of_record, key_of
 from ..rows import to_microseconds
 from . import history_statements as sql
 from .recorder import SQLiteProcessRecorder
@@ -25,6 +26,8 @@ class _LostGuardError(Exception):
 
 class SQLiteHistory(SQLiteProcessRecorder):
     """What SQLiteStore does for checking and rebuilding."""
+
+    cipher: Cipher | None
 
     def walk(self, after: tuple[str, int], limit: int) -> Sequence[StoredEvent]:
         with self.database.reading() as conn:
@@ -44,10 +47,11 @@ class SQLiteHistory(SQLiteProcessRecorder):
     ) -> list[tuple[str, Image]]:
         with self.database.reading() as conn:
             rows = conn.execute(sql.IMAGES[table], (after, upto, limit)).fetchall()
-        return [(row[0], image_of(row)) for row in rows]
+        return [(row[0], image_of(table, row, self.cipher)) for row in rows]
 
     def images_of(self, table: Table, keys: Sequence[str]) -> dict[str, Image]:
-        return {row[0]: image_of(row) for row in self._rows_of(sql.images_of, table, keys)}
+        rows = self._rows_of(sql.images_of, table, keys)
+        return {row[0]: image_of(table, row, self.cipher) for row in rows}
 
     def heads_of(self, table: Table, keys: Sequence[str]) -> dict[str, Head]:
         return {row[0]: Head(*row[1:]) for row in self._rows_of(sql.heads_of, table, keys)}
@@ -63,11 +67,11 @@ class SQLiteHistory(SQLiteProcessRecorder):
         return rows
 
     def image(self, record: RunRecord | DeliveryRecord) -> Image:
-        return image_of((None, *columns_of(record, to_microseconds)))
+        return image_of_record(record, to_microseconds)
 
     def repair(self, rows: Sequence[Repair]) -> list[bool]:
         with self.database.writing() as conn:
-            return [conn.execute(*_repair(*row)).rowcount == 1 for row in rows]
+            return [conn.execute(*_repair(*row, self.cipher)).rowcount == 1 for row in rows]
 
     def recreate(self, table: Table) -> None:
         with self.database.writing() as conn:
@@ -79,7 +83,7 @@ class SQLiteHistory(SQLiteProcessRecorder):
         try:
             with self.database.writing() as conn:
                 for publication in publications:
-                    _publish(conn, publication)
+                    _publish(conn, publication, self.cipher)
         except _LostGuardError:
             return False
         except RunStoreError as e:
@@ -89,14 +93,14 @@ class SQLiteHistory(SQLiteProcessRecorder):
         return True
 
 
-def _publish(conn: sqlite3.Connection, publication: Publication) -> None:
+def _publish(conn: sqlite3.Connection, publication: Publication, cipher: Cipher | None) -> None:
     stream, stored, events, record, held = publication
     if record is None:
         (last,) = conn.execute(sql.LAST_VERSION, (stream,)).fetchone()
         there = last == stored
     else:
         is_run = isinstance(record, RunRecord)
-        columns = columns_of(record, to_microseconds)
+        columns = columns_of(record, to_microseconds, cipher)
         values = (key_of(record), *columns, _due(record) if is_run else held)
         if stored:
             statement = sql.EXTEND_RUN if is_run else sql.REPAIR_DELIVERY
@@ -109,9 +113,11 @@ def _publish(conn: sqlite3.Connection, publication: Publication) -> None:
     conn.executemany(INSERT_EVENT, events())
 
 
-def _repair(record: RunRecord | DeliveryRecord, stored: int | None) -> tuple[str, tuple[Any, ...]]:
+def _repair(
+    record: RunRecord | DeliveryRecord, stored: int | None, cipher: Cipher | None
+) -> tuple[str, tuple[Any, ...]]:
     is_run = isinstance(record, RunRecord)
-    values = (key_of(record), *columns_of(record, to_microseconds), _due(record))
+    values = (key_of(record), *columns_of(record, to_microseconds, cipher), _due(record))
     if stored is None:
         return (sql.INSERT_RUN if is_run else sql.INSERT_DELIVERY), values
     return (sql.REPAIR_RUN if is_run else sql.REPAIR_DELIVERY), (*values, stored)

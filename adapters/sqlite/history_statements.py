@@ -18,7 +18,8 @@ STREAM_AFTER = (
     "SELECT stream FROM events WHERE stream > ? ORDER BY stream, version LIMIT 1 OFFSET ?"
 )
 _RUN = (
-    "run_id, version, head, status, kind, fencing_token, created_at, updated_at, checkpoint, body"
+    "run_id, version, head, status, kind, parent_run_id, fencing_token, created_at, updated_at,"
+    " checkpoint, body"
 )
 _DELIVERY = (
     "invocation_id, version, head, status, run_id, delivery_ref, next_attempt_at, updated_at, body"
@@ -51,19 +52,23 @@ def heads_of(table: Table, keys: int) -> str:
 
 #: A status that takes a due time keeps the one there is: a deadline is no fact, and not repaired.
 _READY_AT = (
-    "ready_at = CASE WHEN ?4 IN ('queued', 'running') THEN coalesce(ready_at, ?11) END,"
+    "ready_at = CASE WHEN ?4 IN ('queued', 'running') THEN coalesce(ready_at, ?12) END,"
     " attention = NULL"
 )
 _UPDATE_RUN = (
-    "UPDATE runs SET version = ?2, head = ?3, status = ?4, kind = ?5, fencing_token = ?6,"
-    " created_at = ?7, updated_at = ?8, checkpoint = ?9, body = ?10,"
-    " {due} WHERE run_id = ?1 AND version = ?12"
+    "UPDATE runs SET version = ?2, head = ?3, status = ?4, kind = ?5, parent_run_id = ?6,"
+    " fencing_token = ?7, created_at = ?8, updated_at = ?9, checkpoint = ?10, body = ?11,"
+    " {due} WHERE run_id = ?1 AND version = ?13"
 )
 REPAIR_RUN = _UPDATE_RUN.format(due=_READY_AT)
 #: Going on with a run: what it was due for is over.
-EXTEND_RUN = _UPDATE_RUN.format(due="ready_at = ?11, attention = NULL")
+EXTEND_RUN = _UPDATE_RUN.format(due="ready_at = ?12, attention = NULL")
+#: No other run of this id may have been pruned; the very same one may come back.
 INSERT_RUN = (
-    f"INSERT INTO runs ({_RUN}, ready_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    f"INSERT INTO runs ({_RUN}, ready_at)"
+    " SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12"
+    " WHERE NOT EXISTS (SELECT 1 FROM tombstones WHERE stream = 'run/' || ?1"
+    " AND (version, head) <> (?2, ?3))"
     " ON CONFLICT DO NOTHING"
 )
 REPAIR_DELIVERY = (

@@ -40,12 +40,17 @@ def migrate(conn: sqlite3.Connection, path: Path, patience: float) -> None:
 def _schema_version(conn: sqlite3.Connection, path: Path) -> int:
     (version,) = conn.execute("PRAGMA user_version").fetchone()
     if version > len(MIGRATIONS):
-        raise RunStoreError(
-            RUN_INTEGRITY_ERROR,
-            "newer_database",
-            f"{path} has schema version {version}; this code knows {len(MIGRATIONS)}",
-        )
+        raise newer(path, version)
     return int(version)
+
+
+def newer(path: Path, version: int) -> RunStoreError:
+    """The error for a file of newer code."""
+    return RunStoreError(
+        RUN_INTEGRITY_ERROR,
+        "newer_database",
+        f"{path} has schema version {version}; this code knows {len(MIGRATIONS)}",
+    )
 
 
 def _enter_wal(conn: sqlite3.Connection, path: Path, patience: float) -> None:
@@ -106,22 +111,27 @@ def check_file(path: Path) -> None:
         header = file.read(100)
     if not header:
         return  # an empty file is a new database, as it is for SQLite
-    if not header.startswith(_MAGIC[: len(header)]):
-        raise _foreign(path, "is no SQLite database")
-    if len(header) < 100:
-        raise _truncated(path)
-    if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
-        raise _foreign(path, "is a database of another application")
+    check_header(path, header)
     # SQLite writes the header, with the new size, before the pages: another process that is just
     # creating or folding in is through in a moment, and a file that is cut short stays so.
     end = time.monotonic() + GROWS_WITHIN
-    while _is_short(path):
+    while is_short(path):
         if time.monotonic() >= end:
-            raise _truncated(path)
+            raise truncated(path)
         time.sleep(0.005)
 
 
-def _is_short(path: Path) -> bool:
+def check_header(path: Path, header: bytes) -> None:
+    """Refuse a file that does not begin, with its first 100 bytes, as a journal's does."""
+    if not header.startswith(_MAGIC[: len(header)]):
+        raise _foreign(path, "is no SQLite database")
+    if len(header) < 100:
+        raise truncated(path)
+    if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
+        raise _foreign(path, "is a database of another application")
+
+
+def is_short(path: Path) -> bool:
     """Whether the file is shorter than its header says, with no log that has the rest."""
     with path.open("rb") as file:
         header = file.read(100)
@@ -144,7 +154,8 @@ def _foreign(path: Path, what: str) -> RunStoreError:
     return RunStoreError(RUN_INTEGRITY_ERROR, "not_a_journal", f"{path} {what}")
 
 
-def _truncated(path: Path) -> RunStoreError:
+def truncated(path: Path) -> RunStoreError:
+    """The error for a file that ends too early."""
     return RunStoreError(RUN_INTEGRITY_ERROR, "damaged_database", f"{path} is cut short")
 
 

@@ -89,24 +89,53 @@ MIGRATIONS: tuple[str, ...] = (
         tables_made        INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
     """,
+    """
+    -- parent_run_id: also in the body; a column, so that a run's children are found.
+    ALTER TABLE runs ADD COLUMN parent_run_id TEXT;
+    UPDATE runs SET parent_run_id = json_extract(CAST(body AS TEXT), '$.parent_run_id')
+        WHERE instr(body, CAST('"parent_run_id"' AS BLOB)) > 0;
+    CREATE INDEX runs_children ON runs (parent_run_id)
+        WHERE parent_run_id IS NOT NULL AND status IN ('queued', 'running', 'suspended');
+    -- A run's last event is its end, so that is when it was last updated.
+    CREATE INDEX runs_ended ON runs (updated_at, run_id)
+        WHERE status IN ('completed', 'failed', 'cancelled');
+    -- What is left of streams that were pruned. A run that came back from elsewhere can be pruned
+    -- a second time: one for each audit event.
+    CREATE TABLE tombstones (
+        stream        TEXT NOT NULL,
+        audit_version INTEGER NOT NULL,
+        version       INTEGER NOT NULL,
+        head          TEXT NOT NULL,
+        body          BLOB,
+        PRIMARY KEY (stream, audit_version)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX tombstones_audit ON tombstones (audit_version, stream);
+    """,
+    """
+    -- One row: what every fencing token that is granted from now on is above (domain/tokens.py).
+    CREATE TABLE token_epoch (epoch INTEGER NOT NULL) STRICT;
+    INSERT INTO token_epoch VALUES (0);
+    """,
 )
 
-_RECORD = (
+RECORD = (
     "run_id, kind, status, version, fencing_token, ready_at, created_at, updated_at, "
     "checkpoint, head, body"
 )
 
 # Appending.
 
-#: A new stream: no row yet is the guard.
+#: A new stream: the guard is that there is no row yet, and none that was pruned.
 CREATE_RUN = (
     "INSERT INTO runs (run_id, kind, status, version, fencing_token, ready_at, created_at,"
-    " updated_at, checkpoint, head, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " updated_at, checkpoint, head, body, parent_run_id)"
+    " SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12"
+    " WHERE NOT EXISTS (SELECT 1 FROM tombstones WHERE stream = 'run/' || ?1)"
     " ON CONFLICT DO NOTHING"
 )
 _SAVE_CHECKPOINT = (
     "UPDATE runs SET version = ?, updated_at = ?, checkpoint = ?, head = ?{moved}"
-    " WHERE run_id = ? AND version = ?"
+    " WHERE run_id = ? AND version = ? AND head = coalesce(?, head)"
     " AND status = 'running' AND fencing_token = ? AND ready_at > ?"
 )
 #: The hot path, for a deadline far ahead: naming ready_at in SET would rewrite its index.
@@ -116,15 +145,18 @@ SAVE_CHECKPOINT_AND_RENEW = _SAVE_CHECKPOINT.format(moved=", ready_at = ?")
 
 _ADVANCE = (
     "UPDATE runs SET status = ?, version = ?, fencing_token = ?, ready_at = ?, attention = NULL,"
-    " updated_at = ?, checkpoint = ?, head = ?, body = ? WHERE run_id = ? AND version = ?"
+    " updated_at = ?, checkpoint = ?, head = ?, body = ?"
+    " WHERE run_id = ? AND version = ? AND head = coalesce(?, head)"
 )
+#: A token that is new must be of the present epoch.
+_TOKEN = " AND (fencing_token = ?3 OR ?3 > (SELECT epoch * 4294967296 FROM token_epoch))"
 #: A lifecycle change decided on a version.
-ADVANCE = _ADVANCE
+ADVANCE = _ADVANCE + _TOKEN
 #: The same by the holder: its token and its deadline must still be good.
 ADVANCE_LIVE = _ADVANCE + " AND status = 'running' AND fencing_token = ? AND ready_at > ?"
 #: A takeover: a renewal that came first must win. What was set aside has no deadline left.
 ADVANCE_EXPIRED = (
-    _ADVANCE + " AND status = 'running' AND fencing_token = ? AND coalesce(ready_at, 0) <= ?"
+    ADVANCE + " AND status = 'running' AND fencing_token = ? AND coalesce(ready_at, 0) <= ?"
 )
 
 INSERT_EVENT = "INSERT INTO events (stream, version, topic, state) VALUES (?, ?, ?, ?)"
@@ -151,7 +183,7 @@ CLAIMABLE_KINDS = (
     ") SELECT kind FROM k WHERE kind IS NOT NULL"
 )
 #: One probe per kind: ordered by the index, so a backlog is never sorted.
-DUE = f"SELECT {_RECORD} FROM runs WHERE kind = ? AND ready_at <= ? ORDER BY ready_at LIMIT ?"
+DUE = f"SELECT {RECORD} FROM runs WHERE kind = ? AND ready_at <= ? ORDER BY ready_at LIMIT ?"
 #: A claim sets aside what it cannot grant: a queued run, or one whose lease has expired.
 SET_ASIDE = "UPDATE runs SET ready_at = NULL, attention = ? WHERE run_id = ? AND attention IS NULL"
 #: From outside a claim, only what nobody holds.
@@ -159,6 +191,16 @@ SET_ASIDE_QUEUED = SET_ASIDE + " AND status = 'queued'"
 ATTENTION = (
     "SELECT run_id, attention FROM runs WHERE attention IS NOT NULL UNION ALL"
     " SELECT run_id, attention FROM delivery_outbox WHERE attention IS NOT NULL ORDER BY 1, 2"
+)
+
+# The token epoch.
+
+TOKEN_EPOCH = "SELECT epoch FROM token_epoch"
+RAISE_EPOCH = "UPDATE token_epoch SET epoch = ?1 WHERE epoch = ?1 - 1"
+#: Positions go on from the highest one there is.
+INSERT_FAR_AHEAD = (
+    "INSERT INTO events (position, stream, version, topic, state)"
+    " SELECT coalesce(max(position), 0) + ?, ?, ?, ?, ? FROM events"
 )
 
 # Deliveries.
@@ -197,10 +239,10 @@ DELIVERIES_FOR_ATTENTION = (
 
 # Reading.
 
-GET_RUN = f"SELECT {_RECORD} FROM runs WHERE run_id = ?"
+GET_RUN = f"SELECT {RECORD} FROM runs WHERE run_id = ?"
 #: Filters that are not asked for are NULL; the order of creation is the order of the pages.
 LIST_RUNS = (
-    f"SELECT {_RECORD} FROM runs WHERE (?1 IS NULL OR status = ?1) AND (?2 IS NULL OR kind = ?2)"
+    f"SELECT {RECORD} FROM runs WHERE (?1 IS NULL OR status = ?1) AND (?2 IS NULL OR kind = ?2)"
     " AND (?3 IS NULL OR (created_at, run_id) >"
     " ((SELECT created_at FROM runs WHERE run_id = ?3), ?3))"
     " ORDER BY created_at, run_id LIMIT ?4"

@@ -24,21 +24,35 @@ from ...domain.ports import (
     StoredEvent,
 )
 from ...domain.record import RunRecord
+from ...domain.tokens import is_of
+from ..ciphering import Cipher
 from ..rows import (
     body_of,
     checkpoint_of,
     from_microseconds,
-    record_of,
     to_microseconds,
 )
 from . import statements as sql
+from .backup import SQLiteBackup
 from .database import Database
 from .deliveries import SQLiteDeliveries, write_delivery
+from .epoch import SQLiteEpoch, epoch_of
 from .history import SQLiteHistory
+from .inspection import SQLiteInspection
 from .projections import SQLiteProjections
+from .pruning import SQLitePruning
+from .records import run_of
 
 
-class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections):
+class SQLiteStore(
+    SQLiteDeliveries,
+    SQLiteHistory,
+    SQLiteProjections,
+    SQLiteInspection,
+    SQLiteEpoch,
+    SQLiteBackup,
+    SQLitePruning,
+):
     """Streams, records and the outbox in one file, for all processes of one host.
 
     synchronous  FULL: a commit is on disk when it returns. NORMAL: a power loss may take the last
@@ -48,10 +62,16 @@ class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections):
     the row of `runs`: short columns, `checkpoint` and `body` as JSON bytes.
     """
 
-    def __init__(self, database: Database | str | Path, synchronous: str = "FULL") -> None:
+    def __init__(
+        self,
+        database: Database | str | Path,
+        synchronous: str = "FULL",
+        cipher: Cipher | None = None,
+    ) -> None:
         super().__init__(
             database if isinstance(database, Database) else Database(database, synchronous)
         )
+        self.cipher = cipher
 
     @property
     def atomicity(self) -> Atomicity:
@@ -63,7 +83,7 @@ class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections):
     def get(self, run_id: str, now: datetime | None = None) -> Reading:
         with self.database.reading() as conn:
             row = conn.execute(sql.GET_RUN, (run_id,)).fetchone()
-        record = None if row is None else _record(row)
+        record = None if row is None else run_of(row, self.cipher)
         return Reading(record, now or self.now())
 
     def append(
@@ -76,7 +96,9 @@ class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections):
         conn = self.database.begin(patience)
         try:
             instant = now or datetime.now(UTC)  # only now: waiting for the lock counts
-            reply = _write(conn, changes, guard, instant)
+            reply = _write(conn, changes, guard, instant, self.cipher)
+            if reply is None:
+                self._epoch = epoch_of(conn)
         except BaseException as e:
             self.database.rollback(conn)
             if isinstance(e, sqlite3.Error):
@@ -113,20 +135,21 @@ class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections):
         with self.database.writing() as conn:
             instant = now or datetime.now(UTC)
             at = to_microseconds(instant)
+            self._epoch = epoch_of(conn)  # nobody raises it before this transaction ends
             while len(granted) < limit and (rows := _due(conn, kinds, at, limit)):
                 for row in rows[: limit - len(granted)]:
                     if row[0] in seen:  # a ttl below the clock's step: due again at once
                         return granted
                     seen.add(row[0])
                     try:
-                        changes = grant(_record(row), instant)
+                        changes = grant(run_of(row, self.cipher), instant)
                     except RunStoreError as e:
                         if e.code not in SETS_ASIDE:
                             raise
                         conn.execute(sql.SET_ASIDE, (e.message, row[0]))
                         continue
                     record = changes[0].record
-                    reply = _write(conn, changes, None, instant)
+                    reply = _write(conn, changes, None, instant, self.cipher)
                     assert isinstance(record, RunRecord)  # the first change is the run's
                     if reply is None:  # nobody else writes meanwhile: a delivery was there before
                         raise RunStoreError(
@@ -157,7 +180,7 @@ class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections):
     ) -> list[RunRecord]:
         with self.database.reading() as conn:
             rows = conn.execute(sql.LIST_RUNS, (status, kind, after, limit)).fetchall()
-        return [_record(row) for row in rows]
+        return [run_of(row, self.cipher) for row in rows]
 
     def set_aside(self, run_id: str, reason: str) -> None:
         with self.database.writing() as conn:
@@ -168,36 +191,27 @@ class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections):
             return [Attention(*row) for row in conn.execute(sql.ATTENTION)]
 
 
-def _record(row: tuple[Any, ...]) -> RunRecord:
-    run_id, kind, status, version, token, ready_at, created, updated, checkpoint, head, body = row
-    return record_of(
-        run_id,
-        kind,
-        status,
-        version,
-        token,
-        None if ready_at is None else from_microseconds(ready_at),
-        from_microseconds(created),
-        from_microseconds(updated),
-        checkpoint,
-        head,
-        body,
-    )
-
-
 def _write(
-    conn: sqlite3.Connection, changes: Sequence[Change], guard: Guard | None, instant: datetime
+    conn: sqlite3.Connection,
+    changes: Sequence[Change],
+    guard: Guard | None,
+    instant: datetime,
+    cipher: Cipher | None,
 ) -> Reply | None:
     """Write the run, then the deliveries; None if a guard is lost: then roll back."""
-    reply = _write_run(conn, changes[0], guard, instant)
+    reply = _write_run(conn, changes[0], guard, instant, cipher)
     for change in changes[1:]:
-        if reply is not None and not write_delivery(conn, change):
+        if reply is not None and not write_delivery(conn, change, cipher):
             reply = None
     return reply
 
 
 def _write_run(
-    conn: sqlite3.Connection, change: Change, guard: Guard | None, instant: datetime
+    conn: sqlite3.Connection,
+    change: Change,
+    guard: Guard | None,
+    instant: datetime,
+    cipher: Cipher | None,
 ) -> Reply | None:
     """Guard and write the run's row, then its events; None if a guard is lost."""
     record = change.record
@@ -208,9 +222,9 @@ def _write_run(
         and guard is not None
         and guard.lease == "live"
     ):
-        reply = _save_checkpoint(conn, change, record, guard, instant)
+        reply = _save_checkpoint(conn, change, record, guard, instant, cipher)
     else:
-        reply = _advance(conn, change, record, guard, instant)
+        reply = _advance(conn, change, record, guard, instant, cipher)
     if reply is not None:
         for stream, version, topic, data, _hash in change.events:
             conn.execute(sql.INSERT_EVENT, (stream, version, topic, data))
@@ -218,15 +232,25 @@ def _write_run(
 
 
 def _save_checkpoint(
-    conn: sqlite3.Connection, change: Change, record: RunRecord, guard: Guard, instant: datetime
+    conn: sqlite3.Connection,
+    change: Change,
+    record: RunRecord,
+    guard: Guard,
+    instant: datetime,
+    cipher: Cipher | None,
 ) -> Reply | None:
     if record.lease is None:
         return None
     ttl = int(record.lease.ttl * 1e6)
     at = to_microseconds(instant)
     stamp = to_microseconds(record.updated_at)
-    row = (record.version, stamp, checkpoint_of(record), record.head)
-    where = (record.run_id, change.expected_version, guard.fencing_token)
+    row = (record.version, stamp, checkpoint_of(record, cipher), record.head)
+    where = (
+        record.run_id,
+        change.expected_version,
+        change.expected_head,
+        guard.fencing_token,
+    )
     # The deadline is guarded and looked at in one go; only near its end is it moved.
     far = max(at, at + ttl // 2 - 1)
     if conn.execute(sql.SAVE_CHECKPOINT, (*row, *where, far)).rowcount == 1:
@@ -242,6 +266,7 @@ def _advance(
     record: RunRecord,
     guard: Guard | None,
     instant: datetime,
+    cipher: Cipher | None,
 ) -> Reply | None:
     at = to_microseconds(instant)
     ready_at = _ready_at(record, at)
@@ -251,16 +276,18 @@ def _advance(
         record.fencing_token,
         ready_at,
         to_microseconds(record.updated_at),
-        checkpoint_of(record),
+        checkpoint_of(record, cipher),
         record.head,
-        body_of(record),
+        body_of(record, cipher),
     )
     if change.expected_version == 0:
+        if record.fencing_token and not is_of(record.fencing_token, epoch_of(conn)):
+            return None
         created = to_microseconds(record.created_at)
-        values = (record.run_id, record.kind, *row[:4], created, *row[4:])
+        values = (record.run_id, record.kind, *row[:4], created, *row[4:], record.parent_run_id)
         written = conn.execute(sql.CREATE_RUN, values)
     else:
-        where: tuple[Any, ...] = (record.run_id, change.expected_version)
+        where: tuple[Any, ...] = (record.run_id, change.expected_version, change.expected_head)
         if guard is None:
             statement = sql.ADVANCE
         else:

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice, takewhile
 from typing import NamedTuple
 
+from ...domain.audit import AUDIT_STREAM
 from ...domain.delivery import DeliveryRecord, DeliveryStatus
 from ...domain.errors import RUN_CONFLICT, RUN_OUTCOME_UNKNOWN, RunStoreError
+from ...domain.events import RUN_STREAM
 from ...domain.history_store import Image, Publication, Repair, Table
 from ...domain.ports import JournalStore, PayloadCodec
+from ...domain.record import RunRecord
+from ...domain.tombstone import Tombstone
 from ...projections.streams import Stream, is_run
 from .units import KEPT, Strand, Unit
 
@@ -38,7 +43,10 @@ class Imported:
     unchanged  those that were there, or are further here
     events     how many events were written
     held       undelivered deliveries that were written and are not sent by themselves
+    pruned     runs that were pruned here, and stay so
+    buried     tombstones that were written: of runs that were pruned there
     conflicts  what was left out because it is something else here
+    torn       streams of an archive's last document that is cut short: all of it was left out
     """
 
     new: int = 0
@@ -46,7 +54,10 @@ class Imported:
     unchanged: int = 0
     events: int = 0
     held: int = 0
+    pruned: int = 0
+    buried: int = 0
     conflicts: list[Conflict] = field(default_factory=list)
+    torn: tuple[str, ...] = ()
 
 
 class _ConflictError(Exception):
@@ -63,6 +74,8 @@ class Publisher:
         self._store = store
         self._codec = codec
         self._send = send
+        #: As far as this the journal's own stream is the same there and here.
+        self._audited = 0
         self.done = Imported()
 
     def publish(self, units: Iterable[Unit]) -> Imported:
@@ -77,6 +90,21 @@ class Publisher:
                 batch, size = [], 0
         self._publish(batch)
         return self.done
+
+    def bury(self, tombstones: Iterable[Tombstone]) -> None:
+        """Write what is left of streams that were pruned there, after the units."""
+        mine = takewhile(lambda t: t.audit_version <= self._audited, tombstones)
+        while page := list(islice(mine, BATCH)):
+            runs = {t.stream: t for t in page if t.body is not None}
+            keys = [stream.removeprefix(RUN_STREAM) for stream in runs]
+            here = self._store.heads_of("run_records", keys)
+            for stream, tombstone in runs.items():
+                there = here.get(stream.removeprefix(RUN_STREAM))
+                if there is not None and (there.version, there.head) != tombstone[2:4]:
+                    told = f"{stream} was pruned there, and is another run here"
+                    self.done.conflicts.append(Conflict(stream, told))
+                    page.remove(tombstone)
+            self.done.buried += self._store.add_tombstones(page)
 
     def _publish(self, batch: Sequence[Unit]) -> None:
         """All in one transaction; if one of them has moved meanwhile, each in its own."""
@@ -93,15 +121,23 @@ class Publisher:
     def _settled(self, batch: Sequence[Unit]) -> bool:
         """Write what is to be written; False if somebody was first, or a reply was lost."""
         images = self._images([strand for unit in batch for strand in unit])
+        gone = self._store.tombstones_of([u[0].stream.name for u in batch if is_run(u[0].stream)])
         result = Imported()
         writes: list[Publication] = []
         released: list[Repair] = []
         for unit in batch:
+            name = unit[0].stream.name
             try:
+                if name in gone and name not in images:
+                    _check_pruned(unit[0].stream, gone[name])
+                    result.pruned += 1
+                    continue
                 planned = [self._plan(strand, images.get(strand.stream.name)) for strand in unit]
             except _ConflictError as e:
-                result.conflicts.append(Conflict(unit[0].stream.name, str(e)))
+                result.conflicts.append(Conflict(name, str(e)))
                 continue
+            if name == AUDIT_STREAM:
+                self._audited = unit[0].stream.version
             mine = [p for p in planned if p is not None]
             self._count(result, unit, mine)
             writes += mine
@@ -187,7 +223,7 @@ class Publisher:
         result.held += sum(p.held is not None for p in mine)
 
     def _add(self, result: Imported) -> None:
-        for name in ("new", "extended", "unchanged", "events", "held"):
+        for name in ("new", "extended", "unchanged", "events", "held", "pruned"):
             setattr(self.done, name, getattr(self.done, name) + getattr(result, name))
         self.done.conflicts += result.conflicts
 
@@ -200,6 +236,18 @@ def _is_due(stream: Stream) -> bool:
         and record.status is not DeliveryStatus.DELIVERED
         and record.next_attempt_at is not None
     )
+
+
+def _check_pruned(stream: Stream, left: Tombstone) -> None:
+    """That this run is the one that was pruned here, or what it was before its end."""
+    record, before = stream.record, left.record
+    assert before is not None  # a run's tombstone
+    same = (stream.version, stream.head) == (left.version, left.head)
+    earlier = isinstance(record, RunRecord) and stream.version < left.version
+    if earlier and isinstance(record, RunRecord):
+        same = (record.start_digest, record.created_at) == (before.start_digest, before.created_at)
+    if not same:
+        raise _ConflictError(f"{stream.name} is another run than the one that was pruned here")
 
 
 def _differs(stream: Stream, stored: int) -> str:

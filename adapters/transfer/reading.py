@@ -15,11 +15,20 @@ from ...domain.chain import chain_hash
 from ...domain.checks import refuse
 from ...domain.delivery import DELIVERY_STREAM, DeliveryRecord
 from ...domain.errors import RunStoreError
-from ...domain.events import Event
+from ...domain.events import RUN_STREAM, Event
 from ...domain.ports import PayloadCodec, StoredEvent
 from ...domain.record import RunRecord
+from ...domain.tombstone import Tombstone
 from ...projections.whole import delivery_problem, expected_delivery, take_sound
-from .lines import HEADER_BYTES, SCHEMA, Exported, read_event, read_trailer
+from .lines import (
+    HEADER,
+    HEADER_BYTES,
+    SCHEMA,
+    Exported,
+    read_event,
+    read_tombstone,
+    read_trailer,
+)
 from .units import Gathering, Strand, Unit
 
 Progress = Callable[[int], object]
@@ -28,6 +37,10 @@ Progress = Callable[[int], object]
 class ExportFile:
     """A file that `runjournal export` wrote. Trust none of its units before all were read.
 
+    It may hold several documents that stand one after another, as an archive of pruned runs does.
+    Where the last of several is cut short, all of it is left out, and `torn` names its streams: the
+    prune that wrote it had not removed their runs.
+
     Every method raises RUN_VALIDATION_ERROR / export_file with the line that is wrong. A line of an
     event that this code cannot read raises what reading that event raises.
     """
@@ -35,16 +48,36 @@ class ExportFile:
     def __init__(self, path: Path, codec: PayloadCodec) -> None:
         self._path = path
         self._codec = _Validating(codec)
+        self._end: int | None = None
+        #: Known once the units were read to their end.
+        self.torn: tuple[str, ...] = ()
+
+    def check(self, progress: Progress) -> None:
+        """Read the whole file, and remember where its whole documents end."""
+        for _ in self.units(progress):
+            pass
 
     def units(self, progress: Progress) -> Iterator[Unit]:
-        """The units in their order; the digest is checked at the end."""
+        """The units in their order; the digest is checked at the end of each document."""
         try:
             with self._path.open("rb") as file:
                 if not file.seekable():
                     raise refuse("export_file", f"{self._path} is a pipe; it is read twice")
-                yield from _Reading(file, self._path, self._codec, progress).units()
+                reading = _Reading(file, self._path, self._codec, progress)
+                yield from reading.documents(self._end)
+                if self._end is None:
+                    self._end, self.torn = reading.end, reading.torn
         except OSError as e:
             raise refuse("export_file", f"{self._path} cannot be read: {e}") from e
+
+    def tombstones(self) -> Iterator[Tombstone]:
+        """What is left of pruned streams, of a file that was checked; in their order."""
+        with self._path.open("rb") as file:
+            for line in file:
+                if line.startswith(b'{"tombstone"'):
+                    found = read_tombstone(orjson.loads(line))
+                    assert found is not None  # it was checked
+                    yield found
 
     @staticmethod
     def told_events(path: Path) -> int | None:
@@ -69,8 +102,16 @@ class _Validating:
         return self.open(stored)
 
 
+class _TornError(Exception):
+    """The file ends within a document."""
+
+
 class _Reading:
-    """One pass through the file."""
+    """One pass through the file.
+
+    end   where the last whole document ends
+    torn  the streams of the document behind it
+    """
 
     def __init__(self, file: BinaryIO, path: Path, codec: PayloadCodec, progress: Progress) -> None:
         self._file = file
@@ -78,13 +119,39 @@ class _Reading:
         self._codec = codec
         self._progress = progress
         self._number = 0
+        self.end = 0
+        self.torn: tuple[str, ...] = ()
+        self._begin()
+
+    def _begin(self) -> None:
+        """What is known of a document before its first line."""
         self._digest = sha256()
-        self._streams = self._events = 0
+        self._streams = self._events = self._tombstones = 0
+        self._names = dict[str, None]()
+        self._grave = (0, b"")
         #: The run that was read last, while its delivery may still follow; and the last name.
         self._run: Strand | None = None
         self._last = ""
 
-    def units(self) -> Iterator[Unit]:
+    def documents(self, upto: int | None) -> Iterator[Unit]:
+        """The units of every document, or of those up to a place in the file."""
+        while upto is None or self.end < upto:
+            try:
+                yield from self._units()
+            except _TornError:
+                self.torn = tuple(self._names)
+                return
+            self.end = self._file.tell()
+            begin = self._file.read(len(HEADER))
+            if not begin:
+                return
+            if not HEADER.startswith(begin):
+                self._number += 1
+                self._refuse("comes after the trailer")
+            self._file.seek(self.end)
+            self._begin()
+
+    def _units(self) -> Iterator[Unit]:
         self._header()
         current: Gathering | None = None
         while True:
@@ -93,7 +160,8 @@ class _Reading:
             document = self._document(line)
             trailer = read_trailer(document)
             found = None if trailer else read_event(document)
-            if found is None and trailer is None:
+            tombstone = None if trailer or found else read_tombstone(document)
+            if found is None and trailer is None and tombstone is None:
                 self._refuse("is no event")
             name = None if found is None else found[0].stream
             if current is not None and current.stream.name != name:
@@ -102,8 +170,13 @@ class _Reading:
             if trailer is not None:
                 self._check_trailer(trailer)
                 return
-            assert found is not None
             self._digest.update(line)
+            if tombstone is not None:
+                self._bury(tombstone)
+                continue
+            assert found is not None
+            if self._tombstones:
+                self._refuse("is an event behind a tombstone")
             if current is None:
                 current = self._begun(found[0].stream, begin)
             self._take(current, *found)
@@ -111,6 +184,8 @@ class _Reading:
     def _next_line(self) -> bytes:
         line = self._file.readline(HEADER_BYTES if self._number == 0 else -1)
         self._number += 1
+        if self.end and not line.endswith(b"\n"):
+            raise _TornError
         if not line:
             self._refuse("is missing: the file is cut short")
         if line.endswith(b"\r\n"):
@@ -136,10 +211,26 @@ class _Reading:
             self._refuse(f"is not that of a {SCHEMA}")
         self._digest.update(line)
 
+    def _bury(self, tombstone: Tombstone) -> None:
+        stream, audit_version, _, _, body = tombstone
+        place = audit_version, stream.encode()
+        is_run = stream.startswith(RUN_STREAM)
+        if place <= self._grave or is_run != (body is not None):
+            self._refuse(f"has a tombstone of {stream} where there can be none")
+        try:
+            record = tombstone.record
+        except ValueError:
+            self._refuse(f"has a tombstone of {stream} that cannot be read")
+        if record is not None and (record.version, record.head) != tombstone[2:4]:
+            self._refuse(f"has a tombstone of {stream} that contradicts itself")
+        self._grave = place
+        self._tombstones += 1
+
     def _begun(self, name: str, begin: int) -> Gathering:
         """The next stream: in order, but that a delivery follows its run."""
         run = self._run
         self._run = None
+        self._names[name] = None
         if run is not None and name == _delivery_of(run):
             self._run = run
         elif name.startswith(DELIVERY_STREAM):
@@ -191,11 +282,9 @@ class _Reading:
             self._refuse(f"is wrong: {problem}")
 
     def _check_trailer(self, trailer: Exported) -> None:
-        if trailer != Exported(self._streams, self._events, self._digest.hexdigest()):
+        counted = self._streams, self._events, self._digest.hexdigest(), self._tombstones
+        if trailer != counted:
             self._refuse("has another digest: lines are missing, or were changed")
-        if self._file.read(1):
-            self._number += 1
-            self._refuse("comes after the trailer")
 
     def _again(self, begin: int) -> Iterator[StoredEvent]:
         """The events from a place in the file on; who asks knows where to stop."""

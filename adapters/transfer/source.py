@@ -10,11 +10,15 @@ from ...domain.errors import RUN_INTEGRITY_ERROR, RUN_NOT_FOUND, RunStoreError
 from ...domain.events import run_stream
 from ...domain.ports import JournalStore, PayloadCodec, StoredEvent
 from ...domain.record import RunRecord
+from ...domain.refusals import pruned
+from ...domain.tombstone import Tombstone
 from ...projections.whole import delivery_problem, expected_delivery, take_sound
 from .units import Gathering, Strand, Unit
 
 #: Events read at once: two pages of the largest ones (1 MiB by default) must fit into memory.
 PAGE = 30
+#: Tombstones read at once.
+TOMBSTONES = 500
 #: What sorts right after every delivery's stream.
 _BEHIND_DELIVERIES = DELIVERY_STREAM[:-1] + chr(ord("/") + 1)
 
@@ -34,7 +38,7 @@ class Source:
 
         A delivery comes with its run. Each run is as it was at one moment, not all at the same.
         Raises RUN_INTEGRITY_ERROR / unreadable_event where the journal is not sound, and
-        RUN_NOT_FOUND / run.
+        RUN_NOT_FOUND / run or pruned.
         """
         if run_ids is None:
             strands = self._walked()
@@ -42,6 +46,13 @@ class Source:
             strands = (self._run(i) for i in sorted(set(run_ids), key=str.encode))
         for strand in strands:
             yield self._unit(strand)
+
+    def tombstones(self) -> Iterator[Tombstone]:
+        """What is left of all that was pruned, by the events of `journal/audit` that tell of it."""
+        after = (0, "")
+        while page := self._store.tombstones(after, TOMBSTONES):
+            yield from page
+            after = page[-1].audit_version, page[-1].stream
 
     def _unit(self, strand: Strand) -> Unit:
         run = strand.stream.record
@@ -80,6 +91,8 @@ class Source:
     def _run(self, run_id: str) -> Strand:
         strand = self._read(run_stream(run_id))
         if not strand.stream.version:
+            if (left := self._store.buried(run_id)) is not None:
+                raise pruned(left)
             raise RunStoreError(RUN_NOT_FOUND, "run", f"there is no run {run_id!r}")
         return strand
 
@@ -101,6 +114,8 @@ class Source:
     def _take(self, gathering: Gathering, stored: StoredEvent) -> None:
         problem = take_sound(gathering.stream, stored, self._codec)
         if problem is not None:
+            if gathering.stream.locked:
+                self._codec.open(stored)  # raises, naming the key
             raise _unsound(problem)
         gathering.keep(stored)
         self._progress(1)

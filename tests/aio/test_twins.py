@@ -23,6 +23,7 @@ from runjournal import (
 WITHOUT = {
     Journal: {
         "store": "the port behind it: `sync.store`",
+        "observer": "for workers and senders: `sync.observer`",
         "in_transaction": "on a synchronous connection of the host's: `sync.in_transaction`",
         "copy_to": "between two journals: `sync.copy_to(other.sync)`",
         "delivery_ledger": "for a DeliveryService, which is a loop in threads",

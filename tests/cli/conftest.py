@@ -25,7 +25,7 @@ PATIENCE = 30.0
 @pytest.fixture(autouse=True)
 def _in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("RUNJOURNAL_DB", "RUNJOURNAL_SCHEMA", "RUNJOURNAL_POOLER"):
+    for name in ("RUNJOURNAL_DB", "RUNJOURNAL_SCHEMA", "RUNJOURNAL_POOLER", "RUNJOURNAL_KEY_FILE"):
         monkeypatch.delenv(name, raising=False)
     # Where a demo that is killed leaves its files.
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -106,3 +106,15 @@ def wait_until() -> Callable[[Callable[[], Any]], None]:
             time.sleep(0.01)
 
     return wait
+
+
+@pytest.fixture
+def run_cli() -> Callable[..., tuple[int, str]]:
+    """Run a command whose exit code says something beside its output; both."""
+
+    def run(*args: str) -> tuple[int, str]:
+        result = CliRunner().invoke(app, args)
+        assert result.stderr == ""
+        return result.exit_code, result.stdout
+
+    return run

@@ -40,6 +40,9 @@ def test_there_and_back(cli: Any, tmp_path: Path) -> None:
         "events": 9,
         "heldDeliveries": 2,
         "conflicts": [],
+        "pruned": 0,
+        "tombstones": 0,
+        "torn": [],
     }
     assert cli("--db", "sqlite:///third.db", "export", "--all", "-o", "-") == (
         tmp_path / "all.jsonl"

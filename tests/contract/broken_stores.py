@@ -10,7 +10,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
-from runjournal.adapters.contract import Between, PersistenceContract, RunStoreContract
+from runjournal.adapters.contract import (
+    Between,
+    EpochContract,
+    PersistenceContract,
+    RunStoreContract,
+)
 from runjournal.adapters.memory.store import MemoryStore
 from runjournal.domain import RunRecord
 from runjournal.domain.delivery import DeliveryRecord, DeliveryStatus
@@ -31,7 +36,19 @@ from runjournal.domain.ports import (
 INSTANT = timedelta(microseconds=1)
 
 
-class Sound(Between):
+class Raisable(Between):
+    """Hands on what a store that can be restored has more."""
+
+    store: Any
+
+    def read_epoch(self) -> int:
+        return int(self.store.read_epoch())
+
+    def raise_epoch(self, epoch: int, event: StoredEvent, pass_over: int) -> bool:
+        return bool(self.store.raise_epoch(epoch, event, pass_over))
+
+
+class Sound(Raisable):
     """Breaks nothing: what fails here would fail for a reason of its own."""
 
 
@@ -54,6 +71,45 @@ class IgnoresVersion(Between):
         record = change.record.model_copy(update={"version": change.record.version + by})
         events = tuple(e._replace(version=e.version + by) for e in change.events)
         return Change(change.stream, last, events, record)
+
+
+class IgnoresTheHead(Between):
+    """Looks at the version of what was read, and not at its hash."""
+
+    def append(
+        self,
+        changes: Sequence[Change],
+        guard: Guard | None = None,
+        now: datetime | None = None,
+        patience: float | None = None,
+    ) -> Reply | None:
+        blind = [c._replace(expected_head=None) for c in changes]
+        return super().append(blind, guard, now, patience)
+
+
+class IgnoresTheEpoch(Raisable):
+    """Grants whatever token comes."""
+
+    def append(
+        self,
+        changes: Sequence[Change],
+        guard: Guard | None = None,
+        now: datetime | None = None,
+        patience: float | None = None,
+    ) -> Reply | None:
+        epoch, self.store.epoch = self.store.epoch, 0
+        try:
+            return super().append(changes, guard, now, patience)
+        finally:
+            self.store.epoch = epoch
+
+
+class KeepsTheEpoch(IgnoresTheEpoch):
+    """Never tells that the epoch was raised."""
+
+    @property
+    def epoch(self) -> int:
+        return 0
 
 
 class IgnoresGuards(Between):
@@ -535,7 +591,7 @@ class ListsOthersForAttention(Between):
         return super().deliveries(status=wanted, limit=limit, after=after)
 
 
-class BrokenContract(RunStoreContract):
+class BrokenContract(RunStoreContract, EpochContract):
     """The contract on one of the stores above, around a sound one."""
 
     store_class: ClassVar[type[Between]]
@@ -555,7 +611,7 @@ BROKEN = [
     if isinstance(c, type)
     and issubclass(c, Between)
     and c.__module__ == __name__
-    and c not in (Sound, Asking)
+    and c not in (Raisable, Sound, Asking)
 ]
 globals().update({f"Test{c.__name__}": _contract(c) for c in [Sound, *BROKEN]})
 

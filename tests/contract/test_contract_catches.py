@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 BROKEN_STORES = Path(__file__).with_name("broken_stores.py")
+BROKEN_PRUNERS = Path(__file__).with_name("broken_pruners.py")
 
 #: Which tests must notice which broken store.
 CAUGHT_BY = {
@@ -19,6 +20,13 @@ CAUGHT_BY = {
         "test_stale_version_is_refused_without_trace",
         "test_run_is_created_only_once",
         "test_concurrent_swaps_at_one_version_have_one_winner",
+    ],
+    "IgnoresTheHead": ["test_another_history_of_the_same_length_is_refused"],
+    "IgnoresTheEpoch": ["test_grant_of_an_earlier_epoch_leaves_no_trace"],
+    "KeepsTheEpoch": [
+        "test_every_grant_is_of_the_present_epoch",
+        "test_every_claim_is_of_the_present_epoch",
+        "test_outsiders_end_of_a_run_is_of_the_present_epoch",
     ],
     "IgnoresGuards": [
         "test_live_guard_fails_at_the_deadline",
@@ -115,6 +123,25 @@ CAUGHT_BY = {
     ],
 }
 
+#: The same for stores that prune wrongly.
+PRUNING_CAUGHT_BY = {
+    "JudgesByAge": ["test_it_counts_when_a_run_ended_not_when_it_began"],
+    "OverlooksChildren": ["test_what_holds_a_run_is_told"],
+    "TellsThePlaceOfTheRunAlone": ["test_what_holds_a_run_is_told"],
+    "LeavesDeliveries": ["test_run_goes_whole"],
+    "LeavesEvents": ["test_run_goes_whole", "test_id_is_taken_for_good"],
+    "ForgetsThePruned": [
+        "test_tombstone_answers_for_the_run",
+        "test_id_is_taken_for_good",
+        "test_start_and_prune_at_once",
+    ],
+    "OverlooksTheAuditVersion": ["test_lost_audit_version_leaves_no_trace"],
+    "HandsOutPositionsAgain": ["test_positions_are_never_handed_out_again"],
+    "ListsTombstonesByStream": ["test_tombstones_are_listed_in_their_order"],
+    "TellsTheFirstTombstone": ["test_tombstones_from_elsewhere"],
+    "LetsAnyRunBack": ["test_only_the_very_run_comes_back"],
+}
+
 
 class Results:
     """A pytest plugin: the tests of the inner run by how they went."""
@@ -129,10 +156,10 @@ class Results:
             (self.failed if report.failed else self.passed).add(name)
 
 
-def run_contract(name: str, tests: list[str]) -> Results:
+def run_contract(name: str, tests: list[str], file: Path = BROKEN_STORES) -> Results:
     """Run these tests of the contract against one broken store, inside this very process."""
     results = Results()
-    chosen = [f"{BROKEN_STORES}::Test{name}::{test}" for test in tests]
+    chosen = [f"{file}::Test{name}::{test}" for test in tests]
     options = ["-q", "--no-header", "--no-summary", "-p", "no:cacheprovider"]
     status = pytest.main([*options, *chosen], plugins=[results])
     assert status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
@@ -143,6 +170,12 @@ def run_contract(name: str, tests: list[str]) -> Results:
 def test_contract_catches(name: str) -> None:
     tests = CAUGHT_BY[name]
     assert run_contract(name, tests).failed == set(tests)
+
+
+@pytest.mark.parametrize("name", PRUNING_CAUGHT_BY)
+def test_contract_catches_who_prunes_wrongly(name: str) -> None:
+    tests = PRUNING_CAUGHT_BY[name]
+    assert run_contract(name, tests, BROKEN_PRUNERS).failed == set(tests)
 
 
 def test_sound_store_passes_the_same_tests() -> None:
@@ -157,5 +190,7 @@ def test_sound_store_passes_the_same_tests() -> None:
 def test_every_broken_store_is_tried() -> None:
     source = BROKEN_STORES.read_text()
     defined = set(re.findall(r"^class (\w+)\((?!RunStore|Broken)", source, re.MULTILINE))
-    defined -= {"Sound", "Asking"}
+    defined -= {"Raisable", "Sound", "Asking"}
     assert defined | {"ForgetsEverything"} == set(CAUGHT_BY)
+    pruners = re.findall(r"^class (\w+)\(MemoryStore", BROKEN_PRUNERS.read_text(), re.MULTILINE)
+    assert set(pruners) == set(PRUNING_CAUGHT_BY)

@@ -117,6 +117,7 @@ class ToyStore:
     """The RunStore port in two dictionaries: all that the rules ask of a store."""
 
     atomicity: Atomicity = "process"
+    epoch = 0
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 _numbers = itertools.count(1)
 
@@ -49,13 +50,13 @@ class OwnServer:
         options = f'-h "" -k {postmaster.socket_dir}'
         self._control("-o", options, "-l", str(self._server.log), "start")
 
+    def tool(self, name: str, *arguments: str) -> None:
+        """Run one of the programs that come with the server, as the server's user."""
+        server = self._server
+        self._exec(name, arguments, bin_path=server.bin_path, user=server.system_user)
+
     def _control(self, *arguments: str) -> None:
-        self._exec(
-            "pg_ctl",
-            ("-w", "-D", str(self._server.pgdata), *arguments),
-            bin_path=self._server.bin_path,
-            user=self._server.system_user,
-        )
+        self.tool("pg_ctl", "-w", "-D", str(self._server.pgdata), *arguments)
 
     def close(self) -> None:
         try:
@@ -72,6 +73,44 @@ def own_server(folder: Path) -> Iterator[OwnServer]:
         yield server
     finally:
         server.close()
+
+
+class Standby:
+    """A replica of a server, in a folder that does not exist yet."""
+
+    def __init__(self, primary: OwnServer, folder: Path) -> None:
+        self._primary = primary
+        self._folder = folder
+        primary.tool("pg_basebackup", "-d", primary.url, "-D", str(folder), "-R", "-N", "-cfast")
+        # Not in its own folder: the primary's socket and its lock were copied there.
+        options = f'-h "" -k {folder.parent} -F'
+        self._control("-o", options, "-l", str(folder / "log"), "start")
+
+    def address_of(self, url: str) -> str:
+        """Where a database of the primary is here."""
+        parts = conninfo_to_dict(url)
+        return f"postgresql://{parts['user']}@/{parts['dbname']}?host={self._folder.parent}"
+
+    def has(self, url: str, query: str) -> bool:
+        with psycopg.connect(url) as conn:
+            return conn.execute(query.encode()).fetchone() is not None
+
+    def cut_off(self) -> None:
+        """From now on nothing of the primary arrives."""
+        with psycopg.connect(self.address_of(self._primary.url), autocommit=True) as conn:
+            conn.execute("ALTER SYSTEM SET primary_conninfo = ''")
+            conn.execute("SELECT pg_reload_conf()")
+            while conn.execute("SELECT FROM pg_stat_wal_receiver").fetchone():
+                pass
+
+    def promote(self) -> None:
+        self._control("promote")
+
+    def close(self) -> None:
+        self._control("-m", "immediate", "stop")
+
+    def _control(self, *arguments: str) -> None:
+        self._primary.tool("pg_ctl", "-w", "-D", str(self._folder), *arguments)
 
 
 class Watcher:

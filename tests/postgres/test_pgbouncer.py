@@ -13,6 +13,7 @@ from runjournal import Journal, RunStoreError, open_journal
 from runjournal.adapters.contract import PersistenceContract, RunStoreContract
 from runjournal.adapters.postgres.database import Database
 from runjournal.adapters.postgres.store import PostgresStore
+from runjournal.projections.inspection import Check
 
 Bouncer = Callable[[str], str]
 
@@ -136,3 +137,20 @@ def test_settings_on_the_role_reach_the_commands(
                 assert (caught.value.code, caught.value.reason) == ("RUN_STORE_UNAVAILABLE", "busy")
             lease.save_checkpoint(1)
             lease.complete()
+
+
+def test_the_doctor_sees_a_pooler(pgbouncer: Bouncer, postgres_url: str) -> None:
+    """A pooler that swallows our settings is found out by the process that serves us."""
+
+    def pooler_check(journal: Journal) -> Check:
+        (check,) = [c for c in journal.store.settings() if c.name == "pooler"]  # type: ignore[attr-defined]
+        return check
+
+    with open_journal(pgbouncer(postgres_url), pooler=True) as journal:
+        assert pooler_check(journal).verdict == "pass"
+        # As if it were not told: PgBouncer may be set to ignore what it does not know.
+        journal.store.database.pooler = False  # type: ignore[attr-defined]
+        check = pooler_check(journal)
+        assert check.verdict == "fail"
+        assert "--pooler" in check.fix
+        assert len(journal.store.settings()) == 1  # type: ignore[attr-defined]

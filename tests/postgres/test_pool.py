@@ -162,6 +162,6 @@ def test_command_that_outlives_the_closing_leaves_no_connection(postgres_url: st
 
     session.run = close_meanwhile
     database.give(session)
-    journal.get("unknown")
+    journal.runs()
     assert session.connection.closed
     journal.close()

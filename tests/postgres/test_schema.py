@@ -22,12 +22,14 @@ from runjournal.adapters.postgres.database import Database
 #: What a runtime role needs, and no more. docs/postgres.md says the same.
 RUNTIME = {
     "runjournal_schema": ["SELECT"],
+    "token_epoch": ["SELECT"],
     "events": ["SELECT", "INSERT"],
     "runs": ["SELECT", "INSERT", "UPDATE"],
     "delivery_outbox": ["SELECT", "INSERT", "UPDATE"],
     "tracking": ["SELECT", "INSERT", "UPDATE"],
     "snapshots": ["SELECT", "INSERT"],
     "projections": ["SELECT", "INSERT", "UPDATE"],
+    "tombstones": ["SELECT"],
 }
 #: Nothing in a run's life asks for these yet: deliveries are not sent, and the others serve the
 #: recorders of the library.

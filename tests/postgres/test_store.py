@@ -7,7 +7,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from runjournal.adapters.contract import FarExclusionContract, PersistenceContract, RunStoreContract
+from runjournal.adapters.contract import (
+    FarEpochContract,
+    FarExclusionContract,
+    PersistenceContract,
+    PruningContract,
+    RunStoreContract,
+)
 from runjournal.adapters.contract.tools import refused
 from runjournal.adapters.postgres.database import Database
 from runjournal.adapters.postgres.store import PostgresStore
@@ -15,7 +21,7 @@ from runjournal.adapters.postgres.store import PostgresStore
 from ..receivers import spoil_row
 
 
-class StoreOnPostgres(RunStoreContract, PersistenceContract):
+class StoreOnPostgres(RunStoreContract, PersistenceContract, FarEpochContract):
     pooler = False
 
     @pytest.fixture(autouse=True)
@@ -42,7 +48,7 @@ class StoreOnPostgres(RunStoreContract, PersistenceContract):
         spoil_row(self.urls[id(store)], invocation_id)
 
 
-class TestPostgresStore(StoreOnPostgres, FarExclusionContract):
+class TestPostgresStore(StoreOnPostgres, PruningContract, FarExclusionContract):
     pass
 
 

@@ -13,7 +13,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_every_field_is_a_column_or_in_the_body() -> None:
-    assert COLUMNS | BODY.keys() | {"schema_"} == set(RunRecord.model_fields)
+    assert COLUMNS | BODY.keys() | {"schema_", "pruned_at"} == set(RunRecord.model_fields)
     assert not COLUMNS & BODY.keys()
 
 

@@ -6,6 +6,8 @@ import os
 import random
 import sqlite3
 import stat
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -247,3 +249,19 @@ def test_option_that_is_none(path: Path, query: str) -> None:
     with refused("RUN_VALIDATION_ERROR", "address"):
         open_journal(f"{url(path)}?{query}")
     assert contents(path.parent) == {}
+
+
+def test_opening_a_file_once_more_leaves_sqlites_locks_alone(path: Path) -> None:
+    """Whoever closes a file that was opened past SQLite drops the process's locks on it."""
+    with open_journal(f"sqlite:///{path}") as journal:
+        assert journal.runs() == []  # a connection that stays open
+        with open_journal(f"sqlite:///{path}"):
+            pass
+        # Another process that believes to be the last one folds the log in and removes it.
+        code = "from runjournal import open_journal; import sys\n"
+        code += "with open_journal(sys.argv[1]) as j: j.ledger().start('run')"
+        subprocess.run([sys.executable, "-c", code, f"sqlite:///{path}"], check=True)
+        assert path.with_name(path.name + "-wal").exists()
+        journal.ledger().start("another")
+        assert [run.run_id for run in journal.runs()] == ["run", "another"]
+        assert journal.verify().findings == []

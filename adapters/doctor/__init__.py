@@ -1,0 +1,1 @@
+"""The checks of a deployment: what it is, what it promises, and what is left lying in it."""

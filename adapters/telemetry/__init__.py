@@ -1,0 +1,1 @@
+"""What a journal tells while it works: spans, metrics and the fields of its log lines."""

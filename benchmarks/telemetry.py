@@ -1,0 +1,88 @@
+"""What telemetry costs a checkpoint of 1 KiB: without an SDK, with metrics, and with spans as well.
+
+The divisor is the same checkpoint on a journal with `telemetry=False`. "no SDK" is `telemetry=True`
+where OpenTelemetry's API is installed and nobody listens. Metrics are aggregated by the SDK; spans
+go through its batch processor into the void. Compared is the CPU time of the thread that saves:
+what the disk takes is the same for all, and hides the difference. Of SQLite, the file is in memory
+where there is such a folder.
+
+    python -m benchmarks.telemetry
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.trace import NoOpTracerProvider
+from runjournal import Telemetry, open_journal
+
+from .interleaved import PAYLOADS, Contestant
+
+COUNT, ROUNDS = 200, 60
+
+
+class _Void(SpanExporter):
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        return SpanExportResult.SUCCESS
+
+
+def saving(url: str, telemetry: Telemetry | bool) -> Contestant:
+    lease = open_journal(url, telemetry=telemetry).ledger().acquire("run")
+
+    def run(count: int) -> None:
+        for i in range(count):
+            lease.save_checkpoint(PAYLOADS[i % 64])
+
+    return run
+
+
+def cpu(contestants: dict[str, Contestant]) -> dict[str, float]:
+    """Seconds of CPU per operation: the least of many turns, which others disturbed the least."""
+    least = dict.fromkeys(contestants, float("inf"))
+    for _ in range(ROUNDS):
+        for name, run in contestants.items():
+            begun = time.thread_time()
+            run(COUNT)
+            least[name] = min(least[name], (time.thread_time() - begun) / COUNT)
+    return least
+
+
+def main() -> None:
+    spans = TracerProvider(shutdown_on_exit=False)
+    spans.add_span_processor(BatchSpanProcessor(_Void()))
+    silent = NoOpTracerProvider()
+
+    def metrics() -> MeterProvider:
+        return MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
+
+    kinds: dict[str, Telemetry | bool] = {
+        "off": False,
+        "no SDK": True,
+        "metrics": Telemetry(silent, metrics()),
+        "metrics and spans": Telemetry(spans, metrics()),
+    }
+    memory = "/dev/shm"
+    with tempfile.TemporaryDirectory(dir=memory if Path(memory).is_dir() else None) as folder:
+        for backend, url in (("memory", "memory:"), ("sqlite", f"sqlite:///{folder}/{{}}.db")):
+            least = cpu(
+                {
+                    name: saving(url.format(name.replace(" ", "-")), telemetry)
+                    for name, telemetry in kinds.items()
+                }
+            )
+            for name in list(kinds)[1:]:
+                print(
+                    f"checkpoint 1 KiB, {backend}, {name}: {least[name] / least['off']:.2f} x the "
+                    f"CPU time, {(least[name] - least['off']) * 1e6:+.1f} us"
+                )
+
+
+if __name__ == "__main__":
+    main()
