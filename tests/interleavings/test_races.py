@@ -20,7 +20,9 @@ ORDERS = 6
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RACES)
 @pytest.mark.parametrize("world", ["sqlite", "postgres"], indirect=True)
-def test_race(name: str, world: World, verify_run: Verify, request: pytest.FixtureRequest) -> None:
+def test_race(
+    name: str, world: World, verify_run: Verify, request: pytest.FixtureRequest
+) -> None:
     counts = play(
         RACES[name], world, verify_run, orders=None if PROVE else ORDERS, seed=request.node.name
     )
