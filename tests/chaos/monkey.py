@@ -64,35 +64,44 @@ class Monkey:
         self._chance = chance
         self._network = network
         self._server = server
+        self._choosing = threading.Lock()
         self.members = [self._start(role) for role, count in roles.items() for _ in range(count)]
 
     # What happens.
 
     def disturb(self, seconds: float) -> None:
-        """One fault after the other, now and then two at a time."""
+        """Every kind of fault once, side by side; then one after the other, now and then two."""
         kinds: list[tuple[Callable[[], None], int]] = [(self.kill, 4), (self.stop, 4)]
         if self._server is None:
             kinds += [(self.lock, 2), (self.fold_log, 2)]
         else:
             kinds += [(self.restart, 1), (self.terminate, 4), (self.slow, 2), (self.cut, 2)]
             kinds += [(self.lose_servers, 2), (self.lose_clients, 2)]
+        acts, weights = [act for act, _ in kinds], [weight for _, weight in kinds]
         end = time.monotonic() + seconds
-        hanging: list[threading.Thread] = []
+        hanging = []
+        for act in self._chance.sample(acts, len(acts)):
+            hanging.append(self._begin(act))
+            time.sleep(self._chance.uniform(0.1, 0.4))
         while time.monotonic() < end:
-            (act,) = self._chance.choices([k for k, _ in kinds], [w for _, w in kinds])
-            beside = threading.Thread(target=act)
-            beside.start()
-            hanging.append(beside)
+            (act,) = self._chance.choices(acts, weights)
+            hanging.append(self._begin(act))
             if self._chance.random() < 0.7 or act == self.restart:
-                beside.join()
+                hanging[-1].join()
             time.sleep(self._chance.uniform(0, 0.3))
         for thread in hanging:
             thread.join()
 
+    def _begin(self, act: Callable[[], None]) -> threading.Thread:
+        thread = threading.Thread(target=act)
+        thread.start()
+        return thread
+
     def kill(self) -> None:
         """kill -9, and another process in its place."""
-        member = self._any()
-        self.members.remove(member)
+        with self._choosing:
+            member = self._any()
+            self.members.remove(member)
         member.kill()
         self.faults[f"kill -9 of a {member.role}"] += 1
         self.members.append(self._start(member.role))
@@ -234,8 +243,9 @@ class Monkey:
 
     def _any(self) -> Member:
         """Of each role as often as of any other."""
-        role = self._chance.choice(sorted({member.role for member in self.members}))
-        return self._chance.choice([member for member in self.members if member.role == role])
+        members = list(self.members)
+        role = self._chance.choice(sorted({member.role for member in members}))
+        return self._chance.choice([member for member in members if member.role == role])
 
     def _hang(self) -> None:
         time.sleep(self._chance.uniform(*HANG))

@@ -1,6 +1,6 @@
 """Chaos: many processes, everything that can happen to them, and a proof from the events.
 
-`make chaos MINUTES=5` disturbs each backend for so long; in the suite it is a few seconds.
+`make chaos MINUTES=5` disturbs each backend for so long; in the suite everything happens once.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .monkey import Monkey
 from .network import Network
 
 MINUTES = float(os.environ.get("RUNJOURNAL_CHAOS_MINUTES", 0))
-SECONDS = 60 * MINUTES or 3.0
+SECONDS = 60 * MINUTES
 ROLES = (
     {"worker": 6, "operator": 2, "sender": 2}
     if MINUTES
-    else {"worker": 3, "operator": 1, "sender": 1}
+    else {"worker": 2, "operator": 2, "sender": 1}
 )
 SEED = int(os.environ.get("RUNJOURNAL_CHAOS_SEED", 0)) or random.randrange(1, 10**6)
 #: Seconds that all that is left over may take afterwards.
@@ -113,7 +113,7 @@ def test_chaos(
             f" {dict(sorted(monkey.faults.items()))}"
         )
         assert len(raw.runs) > SECONDS / 2
-        assert monkey.faults.total() > SECONDS / 2
+        assert monkey.faults.total() > max(2, SECONDS / 3)
         assert check(raw, acks, received) == [], f"seed {SEED}"
         assert tail.positions == sorted(row[0] for row in raw.events)
         assert journal.verify().findings == []

@@ -88,7 +88,7 @@ def watch_postgres(points: Failpoints, patch: Patch) -> None:
     """Every round trip that writes, begins or commits."""
     run, run_batch = Session.run, Session.run_batch
 
-    def lose(session: Any, in_flight: bool = True) -> None:
+    def lose(session: Any, in_flight: bool) -> None:
         session.connection.close()
         session.in_flight = in_flight
         raise psycopg.OperationalError("server closed the connection unexpectedly")
@@ -99,7 +99,8 @@ def watch_postgres(points: Failpoints, patch: Patch) -> None:
         do = partial(run, session, statement, *values)
         if not _WRITES.search(statement.text):
             return do()
-        return points.cross(_name(statement), do, partial(lose, session))
+        # Inside a transaction nothing is committed by it.
+        return points.cross(_name(statement), do, partial(lose, session, session.idle))
 
     def watched_batch(session: Any, *commands: Any) -> Any:
         if points.on and points.gone:
@@ -125,7 +126,7 @@ def watch_store(points: Failpoints, patch: Patch, store: Any, error: Exception) 
     def fail() -> None:
         raise error
 
-    for name in ("append", "claim", "renew", "advance_delivery"):
+    for name in ("append", "claim", "renew", "advance_delivery", "prune"):
         call = getattr(store, name)
 
         def watched(*args: Any, call: Any = call, name: str = name) -> Any:
