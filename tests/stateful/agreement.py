@@ -26,7 +26,9 @@ def assert_agreement(
             assert list(journal.events(run_id)) == []
             continue
         assert record is not None
-        assert said_of(record) == said_by(run)
+        stored, said = said_of(record), said_by(run)
+        differs = {key: (stored[key], said[key]) for key in said if stored[key] != said[key]}
+        assert not differs, f"run {run_id}, stored and by the model: {differs}"
         _assert_history(journal, run_id, run, streams)
         assert record.version == len(run["history"])
         _assert_delivery(journal, run_id, run, streams)
@@ -60,7 +62,8 @@ def said_by(run: Run) -> dict[str, Any]:
 
 def _assert_history(journal: Journal, run_id: str, run: Run, streams: Streams) -> None:
     events: list[Any] = list(journal.events(run_id))
-    assert [e.topic.removeprefix("run.") for e in events] == run["history"]
+    topics = [e.topic.removeprefix("run.") for e in events]
+    assert topics == run["history"], f"run {run_id}: {topics}, and by the model {run['history']}"
     assert [e.originator_version for e in events] == list(range(1, len(events) + 1))
     tokens = [e.fencing_token for e in events if e.topic == "run.lease_granted"]
     assert tokens == sorted(set(tokens))

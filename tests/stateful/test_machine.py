@@ -20,7 +20,7 @@ PROVE = bool(os.environ.get("RUNJOURNAL_PROVE"))
 PROGRAMS = {"memory": 100, "sqlite": 35, "postgres": 25}
 STEPS = 60
 if PROVE:
-    PROGRAMS, STEPS = {"memory": 6000, "sqlite": 2000, "postgres": 2000}, 80
+    PROGRAMS, STEPS = {"memory": 4000, "sqlite": 1000, "postgres": 800}, 80
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
