@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -107,7 +106,8 @@ class Played:
         self.verify_run(journal, run_id)
         history = list(journal.events(run_id))
         _check_fences(history)
-        _check_answers(history, answers)
+        if not self.race.taken_back:
+            _check_answers(history, answers)
         told = [_name(e) for e in history if e.originator_version > before.get("run", 0)]
         delivery = expected_delivery(record)
         if delivery is not None:
@@ -140,7 +140,7 @@ READS = frozenset(
 )
 PRUNED = ("pruned",)
 #: Orders of one race under one fault, beyond which not all of them are played.
-MOST = int(os.environ.get("INTER_MOST", "300"))
+MOST = 600
 _numbers = itertools.count(1)
 _OPEN = frozenset({"RUN_OUTCOME_UNKNOWN/reply_lost"})
 
@@ -163,7 +163,8 @@ def play(
         for fault in ("rolled back", "reply lost"):
             variants[f"{name} {fault}"] = Played(race, world, verify_run, {name: fault})
     for variant, played in variants.items():
-        played.learn()
+        if not played.faults:
+            played.learn()
         count = orders or 0
         if orders is None and not exhaust(every_order(played.one, independent), MOST):
             count = MOST // 2
@@ -182,10 +183,14 @@ def independent(step: str, other: str) -> bool:
     What reads waits for nobody, and sees only what was committed.
     """
     kinds = {_kind(step), _kind(other)}
+    if "own" in kinds:
+        return True
     return kinds <= {"read", "write", "lock"} and kinds & {"read"} != set()
 
 
 def _kind(step: str) -> str:
+    if step == "set_lock_timeout":
+        return "own"
     if step in ("commit", "rollback", "let go", "time passes"):
         return step
     if step in ("lock", "begin"):

@@ -33,6 +33,7 @@ class Race:
     locked    whether it is played once more with somebody who only locks the run's row
     also      further histories that may come of it when a commit is lost, or the row is locked
     apart     whether it needs a journal of its own: it looks at all that has ended
+    taken_back  whether what one of them was told is rolled back by its host
     """
 
     prepare: Callable[[World, str], Mapping[str, Act]]
@@ -42,6 +43,8 @@ class Race:
     locked: bool = False
     also: Ends = frozenset()
     apart: bool = False
+    backends: tuple[str, ...] = ("sqlite", "postgres")
+    taken_back: bool = False
 
 
 def _ends(*histories: str) -> Ends:
@@ -232,6 +235,49 @@ def creating_acquires(world: World, run_id: str) -> dict[str, Act]:
     return {
         "a": lambda: a.acquire(run_id, heartbeat=False),
         "b": lambda: b.acquire(run_id, heartbeat=False),
+    }
+
+
+# Within a transaction of the host's, which it commits or rolls back.
+
+
+def cancel_within_and_complete(world: World, run_id: str) -> dict[str, Act]:
+    lease = hold(world, run_id, delivery_ref="inbox")
+    return {
+        "cancel": world.within(1, lambda inside: inside.cancel(run_id), commit=True),
+        "complete": lambda: lease.complete(code="a"),
+    }
+
+
+def cancel_taken_back_and_complete(world: World, run_id: str) -> dict[str, Act]:
+    lease = hold(world, run_id, delivery_ref="inbox")
+    return {
+        "cancel": world.within(1, lambda inside: inside.cancel(run_id), commit=False),
+        "complete": lambda: lease.complete(code="a"),
+    }
+
+
+def start_within_and_start(world: World, run_id: str) -> dict[str, Act]:
+    other = world.ledger(0)
+    start = world.within(1, lambda inside: inside.start(run_id, kind=run_id, input="a"), commit=True)
+    return {"within": start, "other": lambda: other.start(run_id, kind=run_id, input="b")}
+
+
+def start_taken_back_and_start(world: World, run_id: str) -> dict[str, Act]:
+    other = world.ledger(0)
+    start = world.within(1, lambda inside: inside.start(run_id, kind=run_id), commit=False)
+    return {"within": start, "other": lambda: other.start(run_id, kind=run_id)}
+
+
+def two_within(world: World, run_id: str) -> dict[str, Act]:
+    suspend(world, run_id, "x", "y", resume=True)
+
+    def decide(approval: str) -> Callable[[Any], Any]:
+        return lambda inside: inside.record_decision(run_id, approval, "yes")
+
+    return {
+        "x": world.within(0, decide("x"), commit=True),
+        "y": world.within(1, decide("y"), commit=True),
     }
 
 
@@ -456,6 +502,36 @@ RACES: dict[str, Race] = {
         _ends("queued, lease_granted a 1", "queued, lease_granted b 1"),
         _causes("RUN_LEASE_HELD/held"),
         faulty=("a",),
+    ),
+    "cancel within, complete": Race(
+        cancel_within_and_complete,
+        _ends("completed a, requested", "cancelled cancelled, requested"),
+        _causes("RUN_LEASE_LOST/cancelled", "RUN_ALREADY_TERMINAL/completed"),
+        backends=("postgres",),
+    ),
+    "cancel taken back, complete": Race(
+        cancel_taken_back_and_complete,
+        _ends("completed a, requested"),
+        _causes("RUN_ALREADY_TERMINAL/completed"),
+        backends=("postgres",),
+        taken_back=True,
+    ),
+    "start within, start": Race(
+        start_within_and_start,
+        _ends("queued"),
+        _causes("RUN_CONFLICT/different_arguments"),
+        backends=("postgres",),
+    ),
+    "start taken back, start": Race(
+        start_taken_back_and_start, _ends("queued"), backends=("postgres",), taken_back=True
+    ),
+    "two decisions within": Race(
+        two_within,
+        _ends(
+            "approval_decided x=yes, approval_decided y=yes, resume_requested",
+            "approval_decided y=yes, approval_decided x=yes, resume_requested",
+        ),
+        backends=("postgres",),
     ),
     "attempts": Race(
         attempts, _ends("attempted sender-0", "attempted sender-1"), faulty=("a", "b")

@@ -14,12 +14,15 @@ from .world import World
 
 PROVE = bool(os.environ.get("RUNJOURNAL_PROVE"))
 #: Orders of each race and fault that are played where not all of them are.
-ORDERS = 6
+ORDERS = 4
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RACES)
-@pytest.mark.parametrize("world", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize(
+    ("world", "name"),
+    [(backend, name) for name, race in RACES.items() for backend in race.backends],
+    indirect=["world"],
+)
 def test_race(
     name: str, world: World, verify_run: Verify, request: pytest.FixtureRequest
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -50,6 +50,10 @@ class World(ABC):
     @abstractmethod
     def execute(self, text: str, *values: Any) -> Any:
         """Run a statement past the journal; its first row."""
+
+    def within(self, number: int, work: Callable[[Any], Any], *, commit: bool) -> Act:
+        """What a host does in a transaction of its own, which it commits or rolls back."""
+        raise NotImplementedError("only Postgres can join a host's transaction")
 
     @property
     def now(self) -> datetime:
