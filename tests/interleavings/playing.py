@@ -43,7 +43,9 @@ class Played:
         story = " ".join(c.taken for c in order.choices), outcome
         for name, answer in told.items():
             # What was sent may yet arrive, so it can stay open whether it did.
-            allowed = self.race.refusals | (_OPEN if name in self.faults else frozenset())
+            allowed = self.race.refusals | (
+                _OPEN if name in self.race.open and self.faults else frozenset()
+            )
             refused = isinstance(answer, str) and answer.startswith("RUN_")
             assert not refused or answer in allowed, (name, story)
         if not self.faults and not (self.locked and self.race.also):
@@ -232,9 +234,9 @@ def _told(answer: Any) -> Any:
 def _name(event: Any) -> str:
     """What happened, in short."""
     words = [event.topic.partition(".")[2]]
-    for field_name in ("owner", "fencing_token", "key"):
-        if hasattr(event, field_name) and event.topic != "run.cancelled":
-            words.append(str(getattr(event, field_name)))
+    if event.topic != "run.cancelled":
+        shown = ("owner", "fencing_token", "key")
+        words += [str(getattr(event, name)) for name in shown if hasattr(event, name)]
     if event.topic == "run.approval_decided":
         words.append(f"{event.approval_id}={event.decision}")
     if hasattr(event, "outcome"):

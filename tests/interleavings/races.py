@@ -33,6 +33,7 @@ class Race:
     locked    whether it is played once more with somebody who only locks the run's row
     also      further histories that may come of it when a commit is lost, or the row is locked
     apart     whether it needs a journal of its own: it looks at all that has ended
+    open      the commands that may never learn whether a lost commit was made
     taken_back  whether what one of them was told is rolled back by its host
     """
 
@@ -45,6 +46,7 @@ class Race:
     apart: bool = False
     backends: tuple[str, ...] = ("sqlite", "postgres")
     taken_back: bool = False
+    open: frozenset[str] = frozenset()
 
 
 def _ends(*histories: str) -> Ends:
@@ -52,8 +54,8 @@ def _ends(*histories: str) -> Ends:
     return frozenset(tuple(filter(None, h.split(", "))) for h in histories)
 
 
-def _causes(*causes: str) -> frozenset[str]:
-    return frozenset(causes)
+def _set(*names: str) -> frozenset[str]:
+    return frozenset(names)
 
 
 def hold(world: World, run_id: str, owner: str = "a", **start: Any) -> RunLeaseHandle:
@@ -259,7 +261,9 @@ def cancel_taken_back_and_complete(world: World, run_id: str) -> dict[str, Act]:
 
 def start_within_and_start(world: World, run_id: str) -> dict[str, Act]:
     other = world.ledger(0)
-    start = world.within(1, lambda inside: inside.start(run_id, kind=run_id, input="a"), commit=True)
+    start = world.within(
+        1, lambda inside: inside.start(run_id, kind=run_id, input="a"), commit=True
+    )
     return {"within": start, "other": lambda: other.start(run_id, kind=run_id, input="b")}
 
 
@@ -404,7 +408,7 @@ def prune_and_prune(world: World, run_id: str) -> dict[str, Act]:
 
 
 _A, _B = "checkpoint_saved a", "lease_granted b 2"
-_LOST = _causes("RUN_LEASE_LOST/expired", "RUN_LEASE_LOST/taken_over", "RUN_LEASE_HELD/held")
+_LOST = _set("RUN_LEASE_LOST/expired", "RUN_LEASE_LOST/taken_over", "RUN_LEASE_HELD/held")
 
 RACES: dict[str, Race] = {
     "append, takeover": Race(
@@ -413,12 +417,23 @@ RACES: dict[str, Race] = {
         _LOST,
         faulty=("append", "takeover"),
         locked=True,
+        open=_set("append"),
     ),
     "renew, claim": Race(
-        renew_and_claim, _ends("", _B), _LOST, faulty=("renew", "claim"), locked=True
+        renew_and_claim,
+        _ends("", _B),
+        _LOST,
+        faulty=("renew", "claim"),
+        locked=True,
+        open=_set("renew", "claim"),
     ),
     "renew, takeover": Race(
-        renew_and_takeover, _ends("", _B), _LOST, faulty=("renew", "takeover"), locked=True
+        renew_and_takeover,
+        _ends("", _B),
+        _LOST,
+        faulty=("renew", "takeover"),
+        locked=True,
+        open=_set("renew"),
     ),
     "claim, claim": Race(
         claim_and_claim,
@@ -426,40 +441,46 @@ RACES: dict[str, Race] = {
         faulty=("a",),
         also=_ends(""),
         locked=True,
+        open=_set("a"),
     ),
     "claim, cancel": Race(
         claim_and_cancel,
         _ends("cancelled cancelled", "lease_granted a 1, cancelled cancelled"),
         faulty=("claim", "cancel"),
+        open=_set("claim"),
     ),
     "adopted, holder": Race(
         adopted_and_holder, _ends(f"{_A}, {_A}"), faulty=("holder",), locked=True
     ),
     "adopted, takeover": Race(
-        adopted_and_takeover, _ends("", _A, _B, f"{_A}, {_B}"), _LOST, faulty=("adopted",)
+        adopted_and_takeover,
+        _ends("", _A, _B, f"{_A}, {_B}"),
+        _LOST,
+        faulty=("adopted",),
+        open=_set("adopted"),
     ),
     "complete, cancel": Race(
         complete_and_cancel,
         _ends("completed a, requested", "cancelled cancelled, requested"),
-        _causes("RUN_LEASE_LOST/cancelled", "RUN_ALREADY_TERMINAL/completed"),
+        _set("RUN_LEASE_LOST/cancelled", "RUN_ALREADY_TERMINAL/completed"),
         faulty=("complete", "cancel"),
         locked=True,
     ),
     "release, cancel": Race(
         release_and_cancel,
         _ends("cancelled cancelled", "lease_released, cancelled cancelled"),
-        _causes("RUN_LEASE_LOST/cancelled"),
+        _set("RUN_LEASE_LOST/cancelled"),
         faulty=("release",),
     ),
     "suspend, complete": Race(
         suspend_and_complete,
         _ends("completed a", "suspended"),
-        _causes("RUN_LEASE_LOST/released", "RUN_ALREADY_TERMINAL/completed"),
+        _set("RUN_LEASE_LOST/released", "RUN_ALREADY_TERMINAL/completed"),
     ),
     "contrary decisions": Race(
         contrary_decisions,
         _ends("approval_decided x=yes", "approval_decided x=no"),
-        _causes("RUN_CONFLICT/different_decision"),
+        _set("RUN_CONFLICT/different_decision"),
         faulty=("yes",),
         locked=True,
     ),
@@ -477,49 +498,49 @@ RACES: dict[str, Race] = {
             "approval_decided x=yes, resume_requested, lease_granted b 2",
             "resume_requested, lease_granted b 2",
         ),
-        _causes("RUN_INVALID_TRANSITION/not_suspended"),
+        _set("RUN_INVALID_TRANSITION/not_suspended"),
         faulty=("decide", "restore"),
     ),
     "restore, restore": Race(
         restore_and_restore,
         _ends("resume_requested, lease_granted a 2", "resume_requested, lease_granted b 2"),
-        _causes("RUN_LEASE_HELD/held"),
+        _set("RUN_LEASE_HELD/held"),
     ),
     "resume, cancel": Race(
         resume_and_cancel,
         _ends("cancelled cancelled", "resume_requested, cancelled cancelled"),
-        _causes("RUN_ALREADY_TERMINAL/cancelled"),
+        _set("RUN_ALREADY_TERMINAL/cancelled"),
     ),
     "same starts": Race(same_starts, _ends("queued"), faulty=("a",)),
     "different starts": Race(
         different_starts,
         _ends("queued"),
-        _causes("RUN_CONFLICT/different_arguments"),
+        _set("RUN_CONFLICT/different_arguments"),
         faulty=("a", "b"),
     ),
     "creating acquires": Race(
         creating_acquires,
         _ends("queued, lease_granted a 1", "queued, lease_granted b 1"),
-        _causes("RUN_LEASE_HELD/held"),
+        _set("RUN_LEASE_HELD/held"),
         faulty=("a",),
     ),
     "cancel within, complete": Race(
         cancel_within_and_complete,
         _ends("completed a, requested", "cancelled cancelled, requested"),
-        _causes("RUN_LEASE_LOST/cancelled", "RUN_ALREADY_TERMINAL/completed"),
+        _set("RUN_LEASE_LOST/cancelled", "RUN_ALREADY_TERMINAL/completed"),
         backends=("postgres",),
     ),
     "cancel taken back, complete": Race(
         cancel_taken_back_and_complete,
         _ends("completed a, requested"),
-        _causes("RUN_ALREADY_TERMINAL/completed"),
+        _set("RUN_ALREADY_TERMINAL/completed"),
         backends=("postgres",),
         taken_back=True,
     ),
     "start within, start": Race(
         start_within_and_start,
         _ends("queued"),
-        _causes("RUN_CONFLICT/different_arguments"),
+        _set("RUN_CONFLICT/different_arguments"),
         backends=("postgres",),
     ),
     "start taken back, start": Race(
@@ -546,7 +567,11 @@ RACES: dict[str, Race] = {
     "repair of nothing, append": Race(repair_of_nothing_and_append, _ends(_A)),
     "repair, attempt": Race(repair_and_attempt, _ends("attempted sender-0"), faulty=("attempt",)),
     "prune, delivery": Race(
-        prune_and_delivery, _ends("succeeded", "pruned"), faulty=("prune",), apart=True
+        prune_and_delivery,
+        _ends("succeeded", "pruned"),
+        faulty=("prune",),
+        apart=True,
+        open=_set("prune"),
     ),
     "prune, same start": Race(
         prune_and_same_start,
@@ -554,19 +579,26 @@ RACES: dict[str, Race] = {
         faulty=("prune",),
         also=_ends(""),
         apart=True,
+        open=_set("prune"),
     ),
     "prune, different start": Race(
         prune_and_different_start,
         _ends("pruned"),
-        _causes("RUN_CONFLICT/pruned", "RUN_CONFLICT/different_arguments"),
+        _set("RUN_CONFLICT/pruned", "RUN_CONFLICT/different_arguments"),
         faulty=("prune",),
         also=_ends(""),
         apart=True,
+        open=_set("prune"),
     ),
     "prune, acquire": Race(
-        prune_and_acquire, _ends("pruned"), _causes("RUN_ALREADY_TERMINAL/completed"), apart=True
+        prune_and_acquire, _ends("pruned"), _set("RUN_ALREADY_TERMINAL/completed"), apart=True
     ),
     "prune, prune": Race(
-        prune_and_prune, _ends("pruned"), faulty=("a",), also=_ends(""), apart=True
+        prune_and_prune,
+        _ends("pruned"),
+        faulty=("a",),
+        also=_ends(""),
+        apart=True,
+        open=_set("a"),
     ),
 }

@@ -30,7 +30,7 @@ Choose = Callable[[Mapping[str, str]], str]
 Waiting = Callable[[Sequence[int]], int]
 
 
-class Stopped(BaseException):  # noqa: N818 - it ends a thread, and is no error
+class Stopped(BaseException):
     """The order was given up: its threads must end."""
 
 

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 from runjournal import Journal, RunStoreError
 from runjournal.adapters.postgres.database import Database
 from runjournal.adapters.postgres.session import Command, Session
 from runjournal.adapters.postgres.statements import BEGIN, COMMIT, ROLLBACK
 from runjournal.adapters.postgres.store import PostgresStore
 from runjournal.adapters.postgres.wire import Statement
-from psycopg.conninfo import make_conninfo
 
 from .scheduler import Act, current
 from .world import World, journal_on

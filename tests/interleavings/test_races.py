@@ -23,9 +23,7 @@ ORDERS = 4
     [(backend, name) for name, race in RACES.items() for backend in race.backends],
     indirect=["world"],
 )
-def test_race(
-    name: str, world: World, verify_run: Verify, request: pytest.FixtureRequest
-) -> None:
+def test_race(name: str, world: World, verify_run: Verify, request: pytest.FixtureRequest) -> None:
     counts = play(
         RACES[name], world, verify_run, orders=None if PROVE else ORDERS, seed=request.node.name
     )
