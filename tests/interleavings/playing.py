@@ -48,6 +48,8 @@ class Played:
             )
             refused = isinstance(answer, str) and answer.startswith("RUN_")
             assert not refused or answer in allowed, (name, story)
+        if not self.faults:
+            self._check_holder(order, told)
         if not self.faults and not (self.locked and self.race.also):
             assert outcome in self.serial, (story, self.serial)
         self.orders += 1
@@ -91,6 +93,16 @@ class Played:
             left = (record.lease.expires_at - began).total_seconds() if record.lease else None
             state = record.status, record.fencing_token, record.kind == run_id, left
         return (told, (end, state)), order
+
+    def _check_holder(self, order: Order, told: Mapping[str, Any]) -> None:
+        """A holder that was judged after its lease's time, whatever it waited for, was refused."""
+        name = self.race.holder
+        if name is None:
+            return
+        judged = [n for n, e in enumerate(order.log) if e in _judged(name)]
+        passed = next(n for n, e in enumerate(order.log) if e[1:] == ("takes", "time passes"))
+        if judged and judged[-1] > passed:
+            assert str(told[name]).startswith("RUN_"), (told, order.log)
 
     def _check(
         self, journal: Journal, run_id: str, before: Mapping[str, int], answers: Mapping[str, Any]
@@ -152,8 +164,9 @@ def play(
 ) -> dict[str, str]:
     """Play a race under each of its faults; how many orders of each.
 
-    orders  so many of each that the seed picks; None: all there are, where they are fewer than
-            MOST, and else the first MOST and half as many that the seed picks
+    orders  so many of each that the seed picks, and without a fault three times as many in turn;
+            None: all there are where they are at most MOST, and else MOST and half as many
+            that the seed picks
 
     The count of those that were not all is marked with a plus.
     """
@@ -167,9 +180,10 @@ def play(
     for variant, played in variants.items():
         if not played.faults:
             played.learn()
-        count = orders or 0
-        if orders is None and not exhaust(every_order(played.one, independent), MOST):
-            count = MOST // 2
+        most = MOST if orders is None else 0 if played.faults else 3 * orders
+        count = orders or MOST // 2
+        if most and exhaust(every_order(played.one, independent), most):
+            count = 0
         exhaust(some_orders(played.one, count, f"{seed} {variant}"))
         counts[variant] = f"{played.orders}{'+' if count else ''}"
     plain = variants["plain"]
@@ -177,6 +191,11 @@ def play(
     verification = world.journals[-1].verify()
     assert not verification.findings, verification.findings
     return counts
+
+
+def _judged(name: str) -> set[tuple[str, str, str]]:
+    """What shows that a command's write was judged: it comes before the end of a transaction."""
+    return {(name, "before", "commit"), (name, "before", "rollback")}
 
 
 def independent(step: str, other: str) -> bool:

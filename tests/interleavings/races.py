@@ -34,6 +34,7 @@ class Race:
     also      further histories that may come of it when a commit is lost, or the row is locked
     apart     whether it needs a journal of its own: it looks at all that has ended
     open      the commands that may never learn whether a lost commit was made
+    holder    the command that is refused once the time has passed
     taken_back  whether what one of them was told is rolled back by its host
     """
 
@@ -47,6 +48,7 @@ class Race:
     backends: tuple[str, ...] = ("sqlite", "postgres")
     taken_back: bool = False
     open: frozenset[str] = frozenset()
+    holder: str | None = None
 
 
 def _ends(*histories: str) -> Ends:
@@ -95,19 +97,21 @@ def append_and_takeover(world: World, run_id: str) -> dict[str, Act]:
 
 def renew_and_claim(world: World, run_id: str) -> dict[str, Act]:
     lease, other = hold(world, run_id), world.ledger(1, "b")
+    world.wait(35)
     return {
         "renew": lease.renew,
         "claim": lambda: other.claim([run_id], heartbeat=False),
-        "time": world.expire(),
+        "time": world.expire(40),
     }
 
 
 def renew_and_takeover(world: World, run_id: str) -> dict[str, Act]:
     lease, other = hold(world, run_id), world.ledger(1, "b")
+    world.wait(35)
     return {
         "renew": lease.renew,
         "takeover": lambda: other.acquire(run_id, heartbeat=False),
-        "time": world.expire(),
+        "time": world.expire(40),
     }
 
 
@@ -418,6 +422,7 @@ RACES: dict[str, Race] = {
         faulty=("append", "takeover"),
         locked=True,
         open=_set("append"),
+        holder="append",
     ),
     "renew, claim": Race(
         renew_and_claim,
@@ -426,6 +431,7 @@ RACES: dict[str, Race] = {
         faulty=("renew", "claim"),
         locked=True,
         open=_set("renew", "claim"),
+        holder="renew",
     ),
     "renew, takeover": Race(
         renew_and_takeover,
@@ -434,6 +440,7 @@ RACES: dict[str, Race] = {
         faulty=("renew", "takeover"),
         locked=True,
         open=_set("renew"),
+        holder="renew",
     ),
     "claim, claim": Race(
         claim_and_claim,
@@ -458,6 +465,7 @@ RACES: dict[str, Race] = {
         _LOST,
         faulty=("adopted",),
         open=_set("adopted"),
+        holder="adopted",
     ),
     "complete, cancel": Race(
         complete_and_cancel,

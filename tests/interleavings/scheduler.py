@@ -112,6 +112,8 @@ class Order:
     ) -> None:
         self.stopped = False
         self.choices: list[Choice] = []
+        #: All that happened: who came before which step, and who took it.
+        self.log: list[tuple[str, str, str]] = []
         self._changed = threading.Condition()
         self._waiting = waiting
         self.players = {n: Player(n, act, self, (faults or {}).get(n)) for n, act in acts.items()}
@@ -125,6 +127,7 @@ class Order:
             while ready := self._ready():
                 taken = choose(ready)
                 self.choices.append(Choice(taken, ready[taken]))
+                self.log.append((taken, "takes", ready[taken]))
                 self.tell(self.players[taken], "running")
                 self.players[taken].go()
                 self._settle()
@@ -140,6 +143,8 @@ class Order:
     def tell(self, player: Player, state: str) -> None:
         with self._changed:
             player.state = state
+            if state == "ready":
+                self.log.append((player.name, "before", player.steps[-1]))
             self._changed.notify_all()
 
     def wake(self) -> None:

@@ -65,14 +65,17 @@ class World(ABC):
         for journal in self.journals:
             journal.store.get("-")
 
-    def expire(self) -> Act:
-        """A command in whose one step the time passes that a lease lasts."""
+    def wait(self, seconds: float) -> None:
+        self.set_clock(self._now + timedelta(seconds=seconds))
+
+    def expire(self, seconds: float = TTL + 1) -> Act:
+        """A command in whose one step so much time passes, by itself enough for a lease."""
 
         def act() -> None:
             player = current()
             assert player is not None
             player.step("time passes")
-            self.set_clock(self._now + timedelta(seconds=TTL + 1))
+            self.wait(seconds)
 
         return act
 
