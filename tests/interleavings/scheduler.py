@@ -2,9 +2,9 @@
 
 Each command runs in a thread of its own, and stops before each step: a statement, the begin or the
 commit of a transaction. Only one of them is let go at a time, so an order is a list of names, and
-the same list gives the same run again,
-but for who of several gets a lock that they wait for: there the server has its say. A step that has to wait for another's lock is recognised
-by asking the database, and the others go on until it can.
+the same list gives the same run again, but for who of several gets a lock that they wait for: there
+the server has its say. A step that has to wait for another's lock is recognised by asking the
+database, and the others go on until it can.
 """
 
 from __future__ import annotations
