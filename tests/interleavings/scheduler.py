@@ -2,8 +2,9 @@
 
 Each command runs in a thread of its own, and stops before each step: a statement, the begin or the
 commit of a transaction. Only one of them is let go at a time, so an order is a list of names, and
-the same list gives the same run again. A step that has to wait for another's lock is recognised
-by asking the database, and the others go on until it can.
+the same list gives the same run again, but for who of several gets a lock that they wait for: there
+the server has its say. A step that has to wait for another's lock is recognised by asking the
+database, and the others go on until it can.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Choose = Callable[[Mapping[str, str]], str]
 Waiting = Callable[[Sequence[int]], int]
 
 
-class Stopped(BaseException):  # noqa: N818 - it ends a thread, and is no error
+class Stopped(BaseException):
     """The order was given up: its threads must end."""
 
 
@@ -112,6 +113,8 @@ class Order:
     ) -> None:
         self.stopped = False
         self.choices: list[Choice] = []
+        #: All that happened: who came before which step, and who took it.
+        self.log: list[tuple[str, str, str]] = []
         self._changed = threading.Condition()
         self._waiting = waiting
         self.players = {n: Player(n, act, self, (faults or {}).get(n)) for n, act in acts.items()}
@@ -125,6 +128,7 @@ class Order:
             while ready := self._ready():
                 taken = choose(ready)
                 self.choices.append(Choice(taken, ready[taken]))
+                self.log.append((taken, "takes", ready[taken]))
                 self.tell(self.players[taken], "running")
                 self.players[taken].go()
                 self._settle()
@@ -140,6 +144,8 @@ class Order:
     def tell(self, player: Player, state: str) -> None:
         with self._changed:
             player.state = state
+            if state == "ready":
+                self.log.append((player.name, "before", player.steps[-1]))
             self._changed.notify_all()
 
     def wake(self) -> None:
@@ -237,6 +243,9 @@ class _Explorer:
     def __call__(self, steps: Mapping[str, str]) -> str:
         if self._again:
             return next(iter(steps))
+        if self._at < len(self._forks) and self._forks[self._at].steps != steps:
+            # Of two that wait for one lock the server let the other one have it this time.
+            del self._forks[self._at :]
         if self._at == len(self._forks):
             asleep = self._asleep()
             awake = [n for n in steps if n not in asleep]
@@ -245,7 +254,6 @@ class _Explorer:
                 return next(iter(steps))
             self._forks.append(_Fork(dict(steps), asleep, awake[0]))
         fork = self._forks[self._at]
-        assert fork.steps == dict(steps), f"the same order went another way: {steps}, {fork}"
         self._at += 1
         return fork.taken
 

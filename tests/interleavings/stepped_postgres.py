@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
-from runjournal import Journal
+from psycopg.conninfo import make_conninfo
+from runjournal import Journal, RunStoreError
 from runjournal.adapters.postgres.database import Database
 from runjournal.adapters.postgres.session import Command, Session
 from runjournal.adapters.postgres.statements import BEGIN, COMMIT, ROLLBACK
 from runjournal.adapters.postgres.store import PostgresStore
 from runjournal.adapters.postgres.wire import Statement
-from psycopg.conninfo import make_conninfo
 
 from .scheduler import Act, current
 from .world import World, journal_on
@@ -121,19 +121,22 @@ class PostgresWorld(World):
         row = self._conn.execute(text.replace("?", "%s").encode(), values)
         return row.fetchone() if row.description else None
 
-    def in_host_transaction(self, number: int, work: Callable[[Any], Any], *, commit: bool) -> Act:
-        """What a host does in a transaction of its own, which it commits or rolls back."""
-
+    def within(self, number: int, work: Callable[[Any], Any], *, commit: bool) -> Act:
         def act() -> Any:
+            player = current()
+            assert player is not None
             with psycopg.connect(self._url) as host:
-                player = current()
-                assert player is not None
-                store = self.journals[number].store
-                inside = self.journals[number].in_transaction(host)
-                assert isinstance(store, PostgresStore)
-                answer = work(inside)
+                try:
+                    answer = work(self.journals[number].in_transaction(host))
+                except RunStoreError:
+                    player.step("rollback", host.info.backend_pid)
+                    host.rollback()
+                    raise
                 player.step("commit" if commit else "rollback", host.info.backend_pid)
-                host.commit() if commit else host.rollback()
+                if commit:
+                    host.commit()
+                else:
+                    host.rollback()
             return answer
 
         return act

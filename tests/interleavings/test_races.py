@@ -14,15 +14,16 @@ from .world import World
 
 PROVE = bool(os.environ.get("RUNJOURNAL_PROVE"))
 #: Orders of each race and fault that are played where not all of them are.
-ORDERS = 6
+ORDERS = 4
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RACES)
-@pytest.mark.parametrize("world", ["sqlite", "postgres"], indirect=True)
-def test_race(
-    name: str, world: World, verify_run: Verify, request: pytest.FixtureRequest
-) -> None:
+@pytest.mark.parametrize(
+    ("world", "name"),
+    [(backend, name) for name, race in RACES.items() for backend in race.backends],
+    indirect=["world"],
+)
+def test_race(name: str, world: World, verify_run: Verify, request: pytest.FixtureRequest) -> None:
     counts = play(
         RACES[name], world, verify_run, orders=None if PROVE else ORDERS, seed=request.node.name
     )

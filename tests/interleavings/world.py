@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -51,6 +51,10 @@ class World(ABC):
     def execute(self, text: str, *values: Any) -> Any:
         """Run a statement past the journal; its first row."""
 
+    def within(self, number: int, work: Callable[[Any], Any], *, commit: bool) -> Act:
+        """What a host does in a transaction of its own, which it commits or rolls back."""
+        raise NotImplementedError("only Postgres can join a host's transaction")
+
     @property
     def now(self) -> datetime:
         return self._now
@@ -61,14 +65,17 @@ class World(ABC):
         for journal in self.journals:
             journal.store.get("-")
 
-    def expire(self) -> Act:
-        """A command in whose one step the time passes that a lease lasts."""
+    def wait(self, seconds: float) -> None:
+        self.set_clock(self._now + timedelta(seconds=seconds))
+
+    def expire(self, seconds: float = TTL + 1) -> Act:
+        """A command in whose one step so much time passes, by itself enough for a lease."""
 
         def act() -> None:
             player = current()
             assert player is not None
             player.step("time passes")
-            self.set_clock(self._now + timedelta(seconds=TTL + 1))
+            self.wait(seconds)
 
         return act
 
