@@ -14,6 +14,8 @@ from ..domain.record import RunRecord
 from .ciphering import Cipher
 from .rows import body_of, checkpoint_of, delivery_body_of, plain_form
 
+#: Greater than every key, which has at most 255 bytes.
+BEYOND = "\U0010ffff" * 64
 #: The last columns of such a row, which hold bytes.
 _BYTES: dict[Table, tuple[str, ...]] = {
     "run_records": ("checkpoint", "body"),

@@ -15,7 +15,7 @@ from ...domain.ports import StoredEvent
 from ...domain.record import RunRecord
 from ...projections.run_records import due_at
 from ..ciphering import Cipher
-from ..images import columns_of, creation, image_of, image_of_record, key_of
+from ..images import BEYOND, columns_of, creation, image_of, image_of_record, key_of
 from . import history_statements as sql
 from .delivery_statements import SET_ASIDE_DELIVERY
 from .log_statements import INSERT_EVENTS
@@ -47,7 +47,7 @@ class PostgresHistory(PostgresProcessRecorder):
     def images(
         self, table: Table, after: str, upto: str | None, limit: int
     ) -> list[tuple[str, Image]]:
-        rows = self.database.read(sql.IMAGES[table], after, upto, limit)
+        rows = self.database.read(sql.IMAGES[table], after, BEYOND if upto is None else upto, limit)
         return [(row[0], image_of(table, row, self.cipher)) for row in rows]
 
     def images_of(self, table: Table, keys: Sequence[str]) -> dict[str, Image]:

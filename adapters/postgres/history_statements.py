@@ -49,12 +49,13 @@ DELIVERY: dict[str, Type] = {
 }
 _COLUMNS: dict[Table, dict[str, Type]] = {"run_records": RUN, "delivery_outbox": DELIVERY}
 
-#: Rows in the order of their keys; no upper bound where $2 is NULL.
+#: Rows in the order of their keys. One range of the index: with a condition that may be NULL, each
+#: page would read on to the end of the table.
 IMAGES: dict[Table, Statement] = {
     table: statement(
         f"images_{table}",
         f"SELECT {', '.join(columns)} FROM @{NAMES[table]} WHERE {_KEY[table]} > $1"
-        f" AND ($2::text IS NULL OR {_KEY[table]} <= $2) ORDER BY {_KEY[table]} LIMIT $3",
+        f" AND {_KEY[table]} <= $2 ORDER BY {_KEY[table]} LIMIT $3",
         (TEXT, TEXT, INT8),
         tuple(columns.values()),
     )

@@ -13,7 +13,7 @@ from ...domain.ports import StoredEvent
 from ...domain.record import RunRecord
 from ...projections.run_records import due_at
 from ..ciphering import Cipher
-from ..images import columns_of, creation, image_of, image_of_record, key_of
+from ..images import BEYOND, columns_of, creation, image_of, image_of_record, key_of
 from ..rows import to_microseconds
 from . import history_statements as sql
 from .recorder import SQLiteProcessRecorder
@@ -46,7 +46,9 @@ class SQLiteHistory(SQLiteProcessRecorder):
         self, table: Table, after: str, upto: str | None, limit: int
     ) -> list[tuple[str, Image]]:
         with self.database.reading() as conn:
-            rows = conn.execute(sql.IMAGES[table], (after, upto, limit)).fetchall()
+            rows = conn.execute(
+                sql.IMAGES[table], (after, BEYOND if upto is None else upto, limit)
+            ).fetchall()
         return [(row[0], image_of(table, row, self.cipher)) for row in rows]
 
     def images_of(self, table: Table, keys: Sequence[str]) -> dict[str, Image]:

@@ -27,11 +27,12 @@ _DELIVERY = (
 _COLUMNS: dict[Table, str] = {"run_records": _RUN, "delivery_outbox": _DELIVERY}
 _KEY: dict[Table, str] = {"run_records": "run_id", "delivery_outbox": "invocation_id"}
 
-#: Rows in the order of their keys; no upper bound where ?2 is NULL.
+#: Rows in the order of their keys. One range of the index: with a condition that may be NULL, each
+#: page would read on to the end of the table.
 IMAGES: dict[Table, str] = {
     table: (
         f"SELECT {columns} FROM {NAMES[table]} WHERE {_KEY[table]} > ?1"
-        f" AND (?2 IS NULL OR {_KEY[table]} <= ?2) ORDER BY {_KEY[table]} LIMIT ?3"
+        f" AND {_KEY[table]} <= ?2 ORDER BY {_KEY[table]} LIMIT ?3"
     )
     for table, columns in _COLUMNS.items()
 }
