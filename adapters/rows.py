@@ -15,6 +15,8 @@ from ..domain.record import RunRecord
 from ..projections import delivery_outbox, run_records
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: What reading a row raises whose columns do not fit.
+_MISFITS = (ValidationError, ValueError, TypeError, OverflowError)
 
 
 def to_microseconds(moment: datetime) -> int:
@@ -24,7 +26,12 @@ def to_microseconds(moment: datetime) -> int:
 
 
 def from_microseconds(microseconds: int) -> datetime:
+    """The instant. Raises OverflowError for one before the year 1 or after the year 9999."""
     return EPOCH + timedelta(microseconds=microseconds)
+
+
+def _as_it_is(moment: datetime) -> datetime:
+    return moment
 
 
 def _fields(part: Any) -> Any:
@@ -44,8 +51,12 @@ def checkpoint_of(record: RunRecord) -> bytes | None:
     return None if ref is None else orjson.dumps(ref.__dict__)
 
 
-def record_of(run_id: str, *columns: Any) -> RunRecord:
+def record_of(
+    run_id: str, *columns: Any, instant: Callable[[Any], datetime] = _as_it_is
+) -> RunRecord:
     """The record from the columns of its row, in the order of `run_records.from_row`.
+
+    instant  what a stored time means
 
     Raises RUN_INTEGRITY_ERROR / unreadable_record, naming the run.
     """
@@ -57,14 +68,14 @@ def record_of(run_id: str, *columns: Any) -> RunRecord:
             status,
             version,
             token,
-            deadline,
-            created,
-            updated,
+            None if deadline is None else instant(deadline),
+            instant(created),
+            instant(updated),
             None if checkpoint is None else orjson.loads(checkpoint),
             head,
             orjson.loads(body),
         )
-    except (ValidationError, ValueError, TypeError) as e:
+    except _MISFITS as e:
         raise _unreadable(f"run {run_id!r}", e) from e
 
 
@@ -73,8 +84,12 @@ def delivery_body_of(record: DeliveryRecord) -> bytes:
     return orjson.dumps(delivery_outbox.body(record), default=_fields)
 
 
-def delivery_of(invocation_id: str, *columns: Any) -> DeliveryRecord:
+def delivery_of(
+    invocation_id: str, *columns: Any, instant: Callable[[Any], datetime] = _as_it_is
+) -> DeliveryRecord:
     """The delivery from the columns of its row, in the order of `delivery_outbox.from_row`.
+
+    instant  what a stored time means
 
     Raises RUN_INTEGRITY_ERROR / unreadable_record, naming the delivery.
     """
@@ -86,12 +101,12 @@ def delivery_of(invocation_id: str, *columns: Any) -> DeliveryRecord:
             columns[1],
             status,
             version,
-            due,
-            updated,
+            None if due is None else instant(due),
+            instant(updated),
             head,
             orjson.loads(body),
         )
-    except (ValidationError, ValueError, TypeError) as e:
+    except _MISFITS as e:
         raise _unreadable(f"delivery {invocation_id!r}", e) from e
 
 

@@ -16,7 +16,19 @@ from ..domain.history_store import Image, Table
 from ..domain.ports import JournalStore, PayloadCodec
 from ..domain.record import RunRecord
 from ..domain.status import RunLifecycleStatus, is_terminal_run_status
-from .streams import WHOLE, Anchor, Finding, Part, Stream, is_delivery, is_run, read_on, walk
+from .streams import (
+    WHOLE,
+    Anchor,
+    Finding,
+    Part,
+    Stream,
+    image_of,
+    is_delivery,
+    is_run,
+    read_again,
+    read_on,
+    walk,
+)
 
 #: Called with how many events have been read since the last call.
 Progress = Callable[[int], None]
@@ -127,12 +139,17 @@ class Checker:
     def findings(self, compared: Compared) -> Iterator[Finding]:
         """What is wrong with a stream's events, and with its row against them."""
         stream, table, image = compared
+        right = image_of(stream, self._store)
+        if stream.record is not None and (stream.findings or image is None or image != right):
+            read_again(stream, self._store, self._codec)
         yield from stream.findings
-        row = self._row_finding(stream, table, image)
+        row = self._row_finding(stream, table, image, right)
         if row is not None:
             yield row
 
-    def _row_finding(self, stream: Stream, table: Table, image: Image | None) -> Finding | None:
+    def _row_finding(
+        self, stream: Stream, table: Table, image: Image | None, right: Image | None
+    ) -> Finding | None:
         def finding(kind: str, message: str, evidence: str) -> Finding:
             return Finding(kind, stream.name, stream.version, f"{stream.name} {message}", evidence)
 
@@ -148,7 +165,7 @@ class Checker:
             return None  # unreadable, and said so
         if image.version == stream.version and image.head != stream.head:
             return finding("head", "does not end with the event its record knows", image.head)
-        if image != self._store.image(stream.record):
+        if image != right:
             differing = "; ".join(self._differences(table, stream))
             return finding(
                 "record",

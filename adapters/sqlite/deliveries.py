@@ -115,13 +115,4 @@ def _columns(record: DeliveryRecord) -> tuple[Any, ...]:
 
 
 def _record(row: tuple[Any, ...]) -> DeliveryRecord:
-    *identity, status, version, due, updated, head, body = row
-    return delivery_of(
-        *identity,
-        status,
-        version,
-        None if due is None else from_microseconds(due),
-        from_microseconds(updated),
-        head,
-        body,
-    )
+    return delivery_of(*row, instant=from_microseconds)

@@ -97,7 +97,10 @@ class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections):
                 until = at + int(ttl * 1e6)
                 row = conn.execute(sql.RENEW, (until, run_id, token, at)).fetchone()
                 if row is not None:
-                    deadline = from_microseconds(row[0])
+                    try:
+                        deadline = from_microseconds(row[0])
+                    except OverflowError:
+                        continue  # a damaged one: what became of the lease is not known
                     replies[run_id] = Reply(instant, deadline, row[0] == until)
         return replies
 
@@ -169,20 +172,7 @@ class SQLiteStore(SQLiteDeliveries, SQLiteHistory, SQLiteProjections):
 
 
 def _record(row: tuple[Any, ...]) -> RunRecord:
-    run_id, kind, status, version, token, ready_at, created, updated, checkpoint, head, body = row
-    return record_of(
-        run_id,
-        kind,
-        status,
-        version,
-        token,
-        None if ready_at is None else from_microseconds(ready_at),
-        from_microseconds(created),
-        from_microseconds(updated),
-        checkpoint,
-        head,
-        body,
-    )
+    return record_of(*row, instant=from_microseconds)
 
 
 def _write(

@@ -15,10 +15,10 @@ from ...domain.chain import chain_hash
 from ...domain.checks import refuse
 from ...domain.delivery import DELIVERY_STREAM, DeliveryRecord
 from ...domain.errors import RunStoreError
-from ...domain.events import Event
 from ...domain.ports import PayloadCodec, StoredEvent
 from ...domain.record import RunRecord
 from ...projections.whole import delivery_problem, expected_delivery, take_sound
+from ..codec import Validating
 from .lines import HEADER_BYTES, SCHEMA, Exported, read_event, read_trailer
 from .units import Gathering, Strand, Unit
 
@@ -34,7 +34,8 @@ class ExportFile:
 
     def __init__(self, path: Path, codec: PayloadCodec) -> None:
         self._path = path
-        self._codec = _Validating(codec)
+        # A file may come from anywhere, its chain included.
+        self._codec = Validating(codec)
 
     def units(self, progress: Progress) -> Iterator[Unit]:
         """The units in their order; the digest is checked at the end."""
@@ -57,16 +58,6 @@ class ExportFile:
         except (OSError, ValueError, IndexError):
             return None
         return None if trailer is None else trailer.events
-
-
-class _Validating:
-    """A codec that takes nothing on trust: a file may come from anywhere, its chain included."""
-
-    def __init__(self, codec: PayloadCodec) -> None:
-        self.encode, self.seal, self.open = codec.encode, codec.seal, codec.open
-
-    def open_linked(self, stored: StoredEvent, _previous: str) -> Event:
-        return self.open(stored)
 
 
 class _Reading:
