@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .adapters.gateways.webhook import WebhookGateway
     from .adapters.handling import RunInterrupted, StopSignal, WorkerContext
     from .adapters.journal import Journal
+    from .adapters.key_value.space import Space
+    from .adapters.key_value.store import KeyValueStore
     from .adapters.opening import open_journal
     from .adapters.part_processes import PartProcesses
     from .adapters.projecting.runner import ProjectionRunner
@@ -86,6 +88,7 @@ _HOME = {
     "EventRegistry": "domain.registry",
     "Journal": "adapters.journal",
     "JsonLinesGateway": "adapters.gateways.json_lines",
+    "KeyValueStore": "adapters.key_value.store",
     "Lease": "domain.record",
     "PartProcesses": "adapters.part_processes",
     "ProjectionRunner": "adapters.projecting.runner",
@@ -99,6 +102,7 @@ _HOME = {
     "RunLifecycleStatus": "domain.status",
     "RunRecord": "domain.record",
     "RunStoreError": "domain.errors",
+    "Space": "adapters.key_value.space",
     "StopSignal": "adapters.handling",
     "Suspension": "domain.record",
     "Timeline": "projections.timeline_parts",
@@ -141,6 +145,7 @@ __all__ = [
     "EventRegistry",
     "Journal",
     "JsonLinesGateway",
+    "KeyValueStore",
     "Lease",
     "PartProcesses",
     "ProjectionRunner",
@@ -154,6 +159,7 @@ __all__ = [
     "RunLifecycleStatus",
     "RunRecord",
     "RunStoreError",
+    "Space",
     "StopSignal",
     "Suspension",
     "Timeline",

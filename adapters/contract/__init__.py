@@ -26,8 +26,8 @@ A store that can let a name have one holder at a time (`exclusive`) is also enro
 
 Every test gets a new store from `make_store` and closes it.
 
-The tests work at the port (appends, guards, deadlines, renewals, claims, reading, the outbox) and
-through RunLedger and DeliveryLedger on top of it, on a clock that moves only when told to, so that
+The tests work at the port (appends, guards, deadlines, renewals, claims, reading, the outbox, whole
+histories) and through RunLedger and DeliveryLedger on top of it, on a clock that moves only when told to, so that
 boundaries are exact and nothing sleeps. A store must honour the `now` that is handed in: that is
 part of the port.
 
@@ -58,6 +58,7 @@ pytest.register_assert_rewrite(
             "claims",
             "deliveries",
             "exclusion",
+            "histories",
             "holders",
             "leases",
             "lifecycle",
@@ -77,6 +78,7 @@ from .between import Between, LosesReplies  # noqa: E402
 from .claims import ClaimContract  # noqa: E402
 from .deliveries import DeliveryContract  # noqa: E402
 from .exclusion import ExclusionContract, FarExclusionContract  # noqa: E402
+from .histories import HistoryContract  # noqa: E402
 from .holders import HolderContract  # noqa: E402
 from .leases import LeaseContract  # noqa: E402
 from .lifecycle import LifecycleContract  # noqa: E402
@@ -95,6 +97,7 @@ __all__ = [
     "DeliveryContract",
     "ExclusionContract",
     "FarExclusionContract",
+    "HistoryContract",
     "HolderContract",
     "LeaseContract",
     "LifecycleContract",
@@ -122,5 +125,6 @@ class RunStoreContract(
     DeliveryContract,
     SendingContract,
     AdoptContract,
+    HistoryContract,
 ):
     """Everything a RunStore must do. Subclass it as `Test...` and hand in `make_store`."""

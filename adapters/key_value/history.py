@@ -1,0 +1,140 @@
+"""Reading everything in order and putting rows right, in a Space: the HistoryStore port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+
+from ...domain.delivery import DeliveryRecord
+from ...domain.errors import RunStoreError
+from ...domain.history_store import Head, Image, Publication, Repair, Table
+from ...domain.ports import StoredEvent
+from ...domain.record import RunRecord
+from ...projections.run_records import due_at
+from .rows import delivery_of, put_delivery, put_row, read_row, row_of
+from .space import Space, event_of, key_of, last_version, put_event, under
+
+#: The first part of the keys of a table's rows.
+_PREFIX: dict[Table, str] = {"run_records": "run", "delivery_outbox": "delivery"}
+#: What a row says that cannot be read: it is at no version.
+_UNREADABLE = (0, "", "")
+
+
+class _LostGuardError(Exception):
+    """Rolls a publication back."""
+
+
+class KeyValueHistory:
+    """What KeyValueStore does for checking and rebuilding."""
+
+    def transaction(self) -> AbstractContextManager[Space]:
+        raise NotImplementedError
+
+    def walk(self, after: tuple[str, int], limit: int) -> Sequence[StoredEvent]:
+        found: list[StoredEvent] = []
+        with self.transaction() as space:
+            for parts, value in under(space, "event", after=key_of("event", *after)):
+                if len(found) >= limit:
+                    break
+                found.append(event_of(parts, value))
+        return found
+
+    def divide(self, events: int) -> list[str]:
+        with self.transaction() as space:
+            streams = [parts[1] for parts, _ in under(space, "event")]
+        return list(dict.fromkeys(streams[events - 1 :: events]))
+
+    def images(
+        self, table: Table, after: str, upto: str | None, limit: int
+    ) -> list[tuple[str, Image]]:
+        found: list[tuple[str, Image]] = []
+        with self.transaction() as space:
+            begin = key_of(_PREFIX[table], after)
+            for (_, key), value in under(space, _PREFIX[table], after=begin):
+                if len(found) >= limit or (upto is not None and key > upto):
+                    break
+                found.append((key, self._image(table, key, value)))
+        return found
+
+    def images_of(self, table: Table, keys: Sequence[str]) -> dict[str, Image]:
+        with self.transaction() as space:
+            values = ((key, space.get(key_of(_PREFIX[table], key))) for key in keys)
+            return {k: self._image(table, k, value) for k, value in values if value is not None}
+
+    def heads_of(self, table: Table, keys: Sequence[str]) -> dict[str, Head]:
+        return {key: Head(*image[:3]) for key, image in self.images_of(table, keys).items()}
+
+    def image(self, record: RunRecord | DeliveryRecord) -> Image:
+        plain = record
+        if isinstance(record, RunRecord) and record.lease is not None:
+            plain = record.with_deadline(record.lease.acquired_at)
+        return Image(record.version, record.head, record.status.value, plain)
+
+    def repair(self, rows: Sequence[Repair]) -> list[bool]:
+        with self.transaction() as space:
+            return [self._repair(space, record, stored) for record, stored in rows]
+
+    def recreate(self, table: Table) -> None:
+        """There are no tables."""
+
+    def publish(self, publications: Sequence[Publication]) -> bool:
+        try:
+            with self.transaction() as space:
+                for publication in publications:
+                    self._publish(space, publication)
+        except _LostGuardError:
+            return False
+        return True
+
+    def _publish(self, space: Space, publication: Publication) -> None:
+        stream, stored, events, record, held = publication
+        if last_version(space, stream) != stored:
+            raise _LostGuardError
+        if record is not None:
+            if (self._version_of(space, record) or 0) != stored:
+                raise _LostGuardError
+            if isinstance(record, RunRecord):
+                put_row(space, record, due_at(record))
+            else:
+                put_delivery(space, record, held)
+        for event in _in_order(events(), stored):
+            put_event(space, event)
+
+    def _repair(self, space: Space, record: RunRecord | DeliveryRecord, stored: int | None) -> bool:
+        if self._version_of(space, record) != stored:
+            return False
+        if isinstance(record, DeliveryRecord):
+            put_delivery(space, record)
+            return True
+        ready_at = due_at(record)
+        try:
+            row = read_row(space, record.run_id)
+        except RunStoreError:
+            row = None  # which is why it is repaired
+        if ready_at is not None and row is not None and row.ready_at is not None:
+            ready_at = row.ready_at
+        put_row(space, record, ready_at)
+        return True
+
+    def _version_of(self, space: Space, record: RunRecord | DeliveryRecord) -> int | None:
+        table: Table = "run_records" if isinstance(record, RunRecord) else "delivery_outbox"
+        key = record.run_id if isinstance(record, RunRecord) else record.invocation_id
+        value = space.get(key_of(_PREFIX[table], key))
+        return None if value is None else self._image(table, key, value).version
+
+    def _image(self, table: Table, key: str, value: bytes) -> Image:
+        try:
+            if table == "run_records":
+                return self.image(row_of(key, value).record)
+            return self.image(delivery_of(key, value))
+        except RunStoreError:
+            return Image(*_UNREADABLE, value)
+
+
+def _in_order(events: Iterator[StoredEvent], after: int) -> Iterator[StoredEvent]:
+    """The events; each must be the next one of its stream."""
+    for event in events:
+        if event.version != after + 1:
+            raise _LostGuardError
+        after = event.version
+        yield event
