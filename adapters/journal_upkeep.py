@@ -12,7 +12,7 @@ from ..projections.streams import Finding
 from ..projections.verify import quiet
 from .audit import AuditLog
 from .checking import Verification, anchor_lines, rebuild_table, verify_journal
-from .projecting.face import JournalProjections
+from .projecting.face import JournalProjections, projecting_store
 from .projecting.rebuilding import RebuildProgress, Rebuilt, rebuild_projection
 
 if TYPE_CHECKING:
@@ -92,5 +92,6 @@ class JournalUpkeep(JournalProjections):
         at work; not_projected at an event that your projector cannot project.
         """
         if not isinstance(projection, str):
-            return rebuild_projection(self._store, self._codec, projection, progress, interrupt)
+            store = projecting_store(self._store)
+            return rebuild_projection(store, self._codec, projection, progress, interrupt)
         return rebuild_table(self._store, self._codec, projection, progress, interrupt, processes)

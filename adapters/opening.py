@@ -16,11 +16,12 @@ from .codec import OrjsonCodec
 from .journal import Journal
 
 if TYPE_CHECKING:
+    from .key_value.store import KeyValueStore
     from .postgres.database import HostPool
 
 
 def open_journal(
-    url: str,
+    url: str | KeyValueStore,
     *,
     limits: DeploymentLimits | None = None,
     authorizer: Authorizer | None = None,
@@ -35,7 +36,8 @@ def open_journal(
 
     url       "memory:" (this process only), "sqlite:///runs.db" (relative), "sqlite:////var/runs.db"
               (absolute), "postgresql://..."; for SQLite "?synchronous=normal" gives up the last
-              commits on a power loss for speed
+              commits on a power loss for speed; or a KeyValueStore of the host's own, which is
+              then the journal's to close
     limits    what the deployment allows a run
     authorizer
               is asked about every start, cancel, fail, resume and decision; without one all are
@@ -59,13 +61,22 @@ def open_journal(
 
 
 def _store_for(
-    url: str, schema: str, pool: HostPool | None, pooler: bool, create: bool, notify: bool
+    url: str | KeyValueStore,
+    schema: str,
+    pool: HostPool | None,
+    pooler: bool,
+    create: bool,
+    notify: bool,
 ) -> Any:
     if not isinstance(url, str):
+        from .key_value.store import KeyValueStore  # only the chosen backend is loaded
+
+        if isinstance(url, KeyValueStore):
+            return url
         raise refuse("address", f"the journal's address must be a str, not {type(url).__name__}")
     scheme, _, rest = url.partition(":")
     if scheme == "memory" and rest in ("", "//", "///"):
-        from .memory.store import MemoryStore  # only the chosen backend is loaded
+        from .memory.store import MemoryStore  # likewise
 
         return MemoryStore()
     if scheme == "sqlite" and rest.startswith("///"):

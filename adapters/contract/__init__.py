@@ -26,10 +26,10 @@ A store that can let a name have one holder at a time (`exclusive`) is also enro
 
 Every test gets a new store from `make_store` and closes it.
 
-The tests work at the port (appends, guards, deadlines, renewals, claims, reading, the outbox, whole
-histories) and through RunLedger and DeliveryLedger on top of it, on a clock that moves only when told to, so that
-boundaries are exact and nothing sleeps. A store must honour the `now` that is handed in: that is
-part of the port.
+The tests work at the port (appends, guards, deadlines, renewals, claims, reading, the outbox,
+whole histories) and through RunLedger and DeliveryLedger on top of it, on a clock that moves only
+when told to, so that boundaries are exact and nothing sleeps. A store must honour the `now` that is
+handed in: that is part of the port.
 
 What this suite cannot prove, since it runs in one process:
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from ...domain.errors import RUN_INTEGRITY_ERROR, RunStoreError
 from ...domain.ports import Change, StoredEvent
@@ -70,13 +70,26 @@ def write_events(space: Space, change: Change) -> bool:
     return True
 
 
-def put_event(
-    space: Space, event: tuple[str, int, str, bytes] | tuple[str, int, str, bytes, str]
-) -> None:
-    """Put one event, and note that it is the last of its stream."""
+def put_event(space: Space, event: Sequence[Any]) -> int:
+    """Put one event, a SealedEvent or a StoredEvent, and note its place; its position."""
     stream, version, topic, data = event[:4]
-    space.put(key_of("event", stream, version), topic.encode() + b"\n" + data)
-    space.put(key_of("last", stream), b"%d" % version)
+    key = key_of("event", stream, version)
+    position = last_position(space) + 1
+    space.put(key, topic.encode() + b"\n" + data)
+    space.put(key_of("last", stream), b"%d" % max(version, last_version(space, stream)))
+    space.put(key_of("position", position), key.encode())
+    space.put("positions", b"%d" % position)
+    return position
+
+
+def event_there(space: Space, stream: str, version: int) -> bool:
+    """Whether the stream has this event."""
+    return space.get(key_of("event", stream, version)) is not None
+
+
+def last_position(space: Space) -> int:
+    """The position of the last event of the journal; 0 where there is none."""
+    return int(space.get("positions") or 0)
 
 
 def last_version(space: Space, stream: str) -> int:

@@ -28,6 +28,7 @@ from ...domain.record import RunRecord
 from ...domain.status import RunLifecycleStatus
 from .deliveries import KeyValueDeliveries
 from .history import KeyValueHistory
+from .recorder import KeyValueRecorder
 from .rows import Row, marked_deliveries, put_delivery, put_row, read_row, set_aside
 from .space import Space, event_of, key_of, under, write_events
 
@@ -36,7 +37,7 @@ class _LostGuardError(Exception):
     """Rolls an append back."""
 
 
-class KeyValueStore(KeyValueHistory, KeyValueDeliveries, ABC):
+class KeyValueStore(KeyValueHistory, KeyValueDeliveries, KeyValueRecorder, ABC):
     """A RunStore for whoever has an ordered map with transactions: two methods make a backend.
 
     A subclass gives `transaction` and `close`, and says how far its transactions reach. It is right

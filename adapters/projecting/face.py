@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...domain.checks import check_identifiers, check_integer, check_seconds
+from ...domain.checks import check_identifiers, check_integer, check_seconds, refuse
 from ...projections.ports import ProjectionState
 from ...projections.projector import Projector
 from ..codec import OrjsonCodec
@@ -57,10 +57,20 @@ class JournalProjections:
         )
 
     def projection(self, projector: Projector) -> ProjectionRunner:
-        """A projection of your own: runs the projector, and reads its rows."""
-        return ProjectionRunner(self._store, self._codec, projector)
+        """A projection of your own: runs the projector, and reads its rows.
+
+        Raises RUN_VALIDATION_ERROR / argument where the store has no place for its rows.
+        """
+        return ProjectionRunner(projecting_store(self._store), self._codec, projector)
 
     def projection_states(self) -> list[ProjectionState]:
         """Every projection of the users' own that ever ran here, by name."""
-        states: list[ProjectionState] = self._store.projection_states()
+        states: list[ProjectionState] = projecting_store(self._store).projection_states()
         return states
+
+
+def projecting_store(store: Any) -> Any:
+    """The store, if it keeps the rows of projections; a KeyValueStore need not."""
+    if not hasattr(store, "create_projection"):
+        raise refuse("argument", "the store of this journal keeps no projections of your own")
+    return store

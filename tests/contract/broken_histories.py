@@ -174,7 +174,8 @@ class PublishesByHalves(SoundHistory):
     """Writes the streams of one publication one after the other."""
 
     def publish(self, publications: Sequence[Publication]) -> bool:
-        return all([self.store.publish([each]) for each in publications])
+        done = [self.store.publish([each]) for each in publications]
+        return all(done)
 
 
 class PublishesNoRows(SoundHistory):
@@ -236,9 +237,12 @@ class HoldsNothing(SoundHistory):
 class HoldsForEver(SoundHistory):
     """Never gives a name back."""
 
+    kept: ClassVar[list[Any]] = []
+
     @contextmanager
     def exclusive(self, name: str) -> Iterator[Any]:
         inside = self.store.exclusive(name)
+        self.kept.append(inside)  # or it would end when nobody knows it any more
         yield inside.__enter__()
 
 
