@@ -14,6 +14,7 @@ from .streams import (
     image_of,
     is_delivery,
     is_run,
+    is_valid,
     read_again,
     read_on,
     walk,
@@ -108,8 +109,8 @@ def _put_right(
                     findings.append(found)
             elif found is not None:
                 findings.append(found)
-            elif stream.record is not None and image != (right := image_of(stream, store)):
-                if right is None:
+            elif stream.record is not None and image != image_of(stream, store):
+                if not is_valid(stream.record):
                     read_again(stream, store, codec)
                     findings += stream.findings
                     continue

@@ -308,6 +308,14 @@ def image_of(stream: Stream, store: JournalStore) -> Image | None:
         return None
 
 
+def is_valid(record: RunRecord | DeliveryRecord) -> bool:
+    """Whether a record that was folded from events on trust is one."""
+    try:
+        return type(record).model_validate(record.model_dump(warnings=False)) == record
+    except Exception:  # noqa: BLE001 - likewise
+        return False
+
+
 def is_run(stream: Stream) -> bool:
     return stream.name.startswith(RUN_STREAM)
 
