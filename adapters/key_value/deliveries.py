@@ -7,14 +7,14 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 
 from ...domain.delivery import DeliveryRecord, DeliveryStatus
-from ...domain.delivery_store import DeliveryReading, DueDelivery
+from ...domain.delivery_store import DeliveryReading, DeliveryStore, DueDelivery
 from ...domain.errors import RunStoreError
 from ...domain.ports import Change
 from .rows import deliveries_in, delivery_of, mark_delivery, put_delivery, read_delivery
 from .space import Space, key_of, write_events
 
 
-class KeyValueDeliveries:
+class KeyValueDeliveries(DeliveryStore):
     """What KeyValueStore does for deliveries."""
 
     def transaction(self) -> AbstractContextManager[Space]:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 from ...domain.delivery import DeliveryRecord
 from ...domain.errors import RunStoreError
-from ...domain.history_store import Head, Image, Publication, Repair, Table
+from ...domain.history_store import Head, HistoryStore, Image, Publication, Repair, Table
 from ...domain.ports import StoredEvent
 from ...domain.record import RunRecord
 from ...projections.run_records import due_at
@@ -24,7 +24,7 @@ class _LostGuardError(Exception):
     """Rolls a publication back."""
 
 
-class KeyValueHistory:
+class KeyValueHistory(HistoryStore):
     """What KeyValueStore does for checking and rebuilding."""
 
     def transaction(self) -> AbstractContextManager[Space]:

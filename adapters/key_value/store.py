@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -22,6 +22,7 @@ from ...domain.ports import (
     LeaseRef,
     Reading,
     Reply,
+    RunStore,
     StoredEvent,
 )
 from ...domain.record import RunRecord
@@ -37,7 +38,7 @@ class _LostGuardError(Exception):
     """Rolls an append back."""
 
 
-class KeyValueStore(KeyValueHistory, KeyValueDeliveries, KeyValueRecorder, ABC):
+class KeyValueStore(KeyValueHistory, KeyValueDeliveries, KeyValueRecorder, RunStore):
     """A RunStore for whoever has an ordered map with transactions: two methods make a backend.
 
     A subclass gives `transaction` and `close`, and says how far its transactions reach. It is right

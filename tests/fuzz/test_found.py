@@ -141,3 +141,17 @@ def test_anchor_that_python_chokes_on(journal: Journal, tmp_path: Path, line: st
     with refused("RUN_VALIDATION_ERROR", "anchor") as caught:
         journal.verify(anchor)
     assert "line 2" in caught.value.message
+
+
+def test_events_that_were_never_written_in_this_order(journal: Journal, sql: Sql) -> None:
+    ledger = journal.ledger(owner="w")
+    ledger.start("sent", delivery_ref="inbox")
+    ledger.acquire("sent", heartbeat=False).complete()
+    (delivery,) = journal.deliveries()
+    claimed = journal.delivery_ledger(owner="sender").attempt(delivery.invocation_id)
+    assert claimed is not None
+    sql("DELETE FROM events WHERE topic = 'delivery.requested'")
+    with refused("RUN_INTEGRITY_ERROR", "unreadable_event") as caught:
+        journal.timeline("sent")
+    assert "'sent'" in caught.value.message
+    assert "no meaning" in journal.report(["sent"])
