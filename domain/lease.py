@@ -281,7 +281,7 @@ class RunLeaseHandle:
         payload = self._engine.encode("checkpoint_bytes", state, "state", self._run_id)
         if key != "latest":
             check_identifier(key, "key")
-        if snapshot_version != 1:
+        if type(snapshot_version) is not int or snapshot_version != 1:
             check_integer(snapshot_version, "snapshot_version", least=0)
         return partial(
             self._writer.write,

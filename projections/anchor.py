@@ -77,7 +77,9 @@ def read_anchor(lines: Iterable[str], name: str) -> Iterator[Anchored]:
 
 def _anchored(document: dict[str, Any], where: str) -> Anchored:
     stream, version, head = (document.get(k) for k in ("stream", "version", "head"))
-    if not (isinstance(stream, str) and type(version) is int and isinstance(head, str)):
+    if not (isinstance(stream, str) and type(version) is int and isinstance(head, str)) or (
+        version < 1
+    ):
         raise refuse("anchor", f"{where} names no stream, version and head")
     try:
         stream.encode()

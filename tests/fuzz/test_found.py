@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,22 @@ def test_event_changed_in_a_broken_chain_is_shown(journal: Journal, sql: Sql) ->
     assert "cannot be decoded" in journal.report(["run"]) or "event 2" in journal.report(["run"])
 
 
-@pytest.mark.parametrize("line", ["[" * 100_000, '{"stream":"\\ud800","version":1,"head":"x"}'])
+@pytest.mark.parametrize("version", [True, 1.0, Decimal(1), "1", None])
+def test_snapshot_version_that_only_equals_one(journal: Journal, version: Any) -> None:
+    lease = journal.ledger(owner="w").acquire("new", heartbeat=False)
+    with refused("RUN_VALIDATION_ERROR", "argument"):
+        lease.save_checkpoint(7, snapshot_version=version)
+    assert lease.complete().status == "completed"
+
+
+BAD_LINES = [
+    "[" * 100_000,
+    '{"stream":"\\ud800","version":1,"head":"x"}',
+    '{"stream":"run/run","version":0,"head":"x"}',
+]
+
+
+@pytest.mark.parametrize("line", BAD_LINES, ids=["deep", "surrogate", "version"])
 def test_anchor_that_python_chokes_on(journal: Journal, tmp_path: Path, line: str) -> None:
     anchor = tmp_path / "anchor"
     header, *_ = journal.anchor()

@@ -196,9 +196,10 @@ def test_owner_and_readings(journals: list[Journal], value: Any) -> None:
             lambda: list(journal.export(value)) and None,
         ):
             try:
-                answers.append(ask())
+                # A run of that name has other times on each of them.
+                answers.append(type(ask()).__name__)
             except RunStoreError as error:
-                answers.append((error.code, error.reason))
+                answers.append(f"{error.code}/{error.reason}")
         return answers
 
     everywhere(journals, act)
