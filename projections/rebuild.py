@@ -7,15 +7,13 @@ from typing import NamedTuple
 
 from ..domain.history_store import ExclusiveHold, Image, Repair, Table
 from ..domain.ports import JournalStore, PayloadCodec
+from .doubts import image_of, is_valid, read_again
 from .streams import (
     Finding,
     Part,
     Stream,
-    image_of,
     is_delivery,
     is_run,
-    is_valid,
-    read_again,
     read_on,
     walk,
 )

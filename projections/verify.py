@@ -16,16 +16,15 @@ from ..domain.history_store import Image, Table
 from ..domain.ports import JournalStore, PayloadCodec
 from ..domain.record import RunRecord
 from ..domain.status import RunLifecycleStatus, is_terminal_run_status
+from .doubts import image_of, read_again
 from .streams import (
     WHOLE,
     Anchor,
     Finding,
     Part,
     Stream,
-    image_of,
     is_delivery,
     is_run,
-    read_again,
     read_on,
     walk,
 )

@@ -64,6 +64,7 @@ pytest.register_assert_rewrite(
             "lifecycle",
             "lost_replies",
             "persistence",
+            "publications",
             "reading",
             "scribe",
             "sending",
@@ -84,6 +85,7 @@ from .leases import LeaseContract  # noqa: E402
 from .lifecycle import LifecycleContract  # noqa: E402
 from .lost_replies import LostReplyContract  # noqa: E402
 from .persistence import PersistenceContract  # noqa: E402
+from .publications import PublicationContract  # noqa: E402
 from .reading import ReadingContract  # noqa: E402
 from .scribe import Scribe  # noqa: E402
 from .sending import SendingContract  # noqa: E402
@@ -104,6 +106,7 @@ __all__ = [
     "LosesReplies",
     "LostReplyContract",
     "PersistenceContract",
+    "PublicationContract",
     "ReadingContract",
     "RunStoreContract",
     "Scribe",
@@ -126,5 +129,6 @@ class RunStoreContract(
     SendingContract,
     AdoptContract,
     HistoryContract,
+    PublicationContract,
 ):
     """Everything a RunStore must do. Subclass it as `Test...` and hand in `make_store`."""
