@@ -196,7 +196,7 @@ def test_commands_on_a_damaged_cell(template: Path, copy: Path, data: st.DataObj
             assert len(done.stderr.splitlines()) <= 1, (command, done.stderr)
 
 
-@bounded(30)
+@bounded(30, times=1)
 @given(data=st.data())
 def test_opening_a_damaged_file(template: Path, copy: Path, data: st.DataObject) -> None:
     """The pages themselves: SQLite's own refusal comes as ours, whenever it is met."""
