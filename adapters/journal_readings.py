@@ -21,6 +21,7 @@ from ..domain.delivery import (
     delivery_invocation_id,
     delivery_stream,
 )
+from ..domain.errors import RUN_INTEGRITY_ERROR, RunStoreError
 from ..domain.events import CheckpointSaved, Event, RunCompleted, RunQueued, run_stream
 from ..domain.ports import Attention, RunStore
 from ..domain.record import RunRecord
@@ -190,7 +191,12 @@ class JournalReadings:
         record, now = self._store.get(check_identifier(run_id, "run id"))
         ref = None if record is None else record.delivery_ref
         sent = () if ref is None else self.delivery_events(delivery_invocation_id(run_id, ref))
-        line = timeline(self.events(run_id), sent, now=now, stored=record)
+        try:
+            line = timeline(self.events(run_id), sent, now=now, stored=record)
+        except (ValueError, ArithmeticError, KeyError) as e:
+            # Each event can be read, but they were never written in this order or so.
+            message = f"what is stored of run {run_id!r} has no meaning: {e}"
+            raise RunStoreError(RUN_INTEGRITY_ERROR, "unreadable_event", message) from e
         if record is None or line is None:
             self._there(run_id)
             raise no_run(run_id)

@@ -24,6 +24,8 @@ from .ciphering import MARK, Cipher, Place, deciphered, enciphered
 
 _GRAVE = "the tombstone"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: What reading a row raises whose columns do not fit.
+_MISFITS = (ValidationError, ValueError, TypeError, OverflowError)
 
 
 def to_microseconds(moment: datetime) -> int:
@@ -33,7 +35,12 @@ def to_microseconds(moment: datetime) -> int:
 
 
 def from_microseconds(microseconds: int) -> datetime:
+    """The instant. Raises OverflowError for one before the year 1 or after the year 9999."""
     return EPOCH + timedelta(microseconds=microseconds)
+
+
+def _as_it_is(moment: datetime) -> datetime:
+    return moment
 
 
 def _fields(part: Any) -> Any:
@@ -74,8 +81,15 @@ def checkpoint_of(record: RunRecord, cipher: Cipher | None) -> bytes | None:
     return stored_form(data, cipher, "run_records", record.run_id, "checkpoint")
 
 
-def record_of(cipher: Cipher | None, run_id: str, *columns: Any) -> RunRecord:
+def record_of(
+    cipher: Cipher | None,
+    run_id: str,
+    *columns: Any,
+    instant: Callable[[Any], datetime] = _as_it_is,
+) -> RunRecord:
     """The record from the columns of its row, in the order of `run_records.from_row`.
+
+    instant  what a stored time means
 
     Raises RUN_INTEGRITY_ERROR / unreadable_record, naming the run; and as `Cipher.decrypt`.
     """
@@ -91,14 +105,14 @@ def record_of(cipher: Cipher | None, run_id: str, *columns: Any) -> RunRecord:
             status,
             version,
             token,
-            deadline,
-            created,
-            updated,
+            None if deadline is None else instant(deadline),
+            instant(created),
+            instant(updated),
             checkpoint,
             head,
             orjson.loads(body),
         )
-    except (ValidationError, ValueError, TypeError) as e:
+    except _MISFITS as e:
         raise _unreadable(f"run {run_id!r}", e) from e
 
 
@@ -108,8 +122,15 @@ def delivery_body_of(record: DeliveryRecord, cipher: Cipher | None) -> bytes:
     return stored_form(data, cipher, "delivery_outbox", record.invocation_id, "body")
 
 
-def delivery_of(cipher: Cipher | None, invocation_id: str, *columns: Any) -> DeliveryRecord:
+def delivery_of(
+    cipher: Cipher | None,
+    invocation_id: str,
+    *columns: Any,
+    instant: Callable[[Any], datetime] = _as_it_is,
+) -> DeliveryRecord:
     """The delivery from the columns of its row, in the order of `delivery_outbox.from_row`.
+
+    instant  what a stored time means
 
     Raises RUN_INTEGRITY_ERROR / unreadable_record, naming the delivery; and as `Cipher.decrypt`.
     """
@@ -122,12 +143,12 @@ def delivery_of(cipher: Cipher | None, invocation_id: str, *columns: Any) -> Del
             columns[1],
             status,
             version,
-            due,
-            updated,
+            None if due is None else instant(due),
+            instant(updated),
             head,
             orjson.loads(body),
         )
-    except (ValidationError, ValueError, TypeError) as e:
+    except _MISFITS as e:
         raise _unreadable(f"delivery {invocation_id!r}", e) from e
 
 

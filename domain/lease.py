@@ -212,9 +212,9 @@ class RunLeaseHandle(LeaseReadings):
     ) -> Callable[[], RunRecord]:
         """Check and copy now; what it returns writes, as `save_checkpoint` does."""
         payload = self._engine.encode("checkpoint_bytes", state, "state", self._run_id)
-        if key != "latest":
+        if type(key) is not str or key != "latest":
             check_identifier(key, "key")
-        if snapshot_version != 1:
+        if type(snapshot_version) is not int or snapshot_version != 1:
             check_integer(snapshot_version, "snapshot_version", least=0)
         return partial(
             self._writer.write,

@@ -54,7 +54,7 @@ def read_anchor(lines: Iterable[str], name: str) -> Iterator[Anchored]:
             raise refuse("anchor", f"{where}: there is something after the trailer")
         try:
             document = json.loads(text)
-        except ValueError as e:
+        except (ValueError, RecursionError) as e:
             raise refuse("anchor", f"{where} is not JSON") from e
         if not isinstance(document, dict):
             raise refuse("anchor", f"{where} is no object")
@@ -77,8 +77,14 @@ def read_anchor(lines: Iterable[str], name: str) -> Iterator[Anchored]:
 
 def _anchored(document: dict[str, Any], where: str) -> Anchored:
     stream, version, head = (document.get(k) for k in ("stream", "version", "head"))
-    if not (isinstance(stream, str) and type(version) is int and isinstance(head, str)):
+    if not (isinstance(stream, str) and type(version) is int and isinstance(head, str)) or (
+        version < 1
+    ):
         raise refuse("anchor", f"{where} names no stream, version and head")
+    try:
+        stream.encode()
+    except UnicodeEncodeError:
+        raise refuse("anchor", f"{where} names a stream with a lone surrogate") from None
     return Anchored(stream, version, head)
 
 

@@ -7,7 +7,16 @@ from typing import NamedTuple
 
 from ..domain.history_store import ExclusiveHold, Image, Repair, Table
 from ..domain.ports import JournalStore, PayloadCodec
-from .streams import Finding, Part, Stream, is_delivery, is_run, read_on, walk
+from .doubts import image_of, is_valid, read_again
+from .streams import (
+    Finding,
+    Part,
+    Stream,
+    is_delivery,
+    is_run,
+    read_on,
+    walk,
+)
 
 #: Rows put right in one transaction: few enough that nobody waits for it.
 BATCH = 200
@@ -98,7 +107,11 @@ def _put_right(
                     findings.append(found)
             elif found is not None:
                 findings.append(found)
-            elif stream.record is not None and image != store.image(stream.record):
+            elif stream.record is not None and image != image_of(stream, store):
+                if not is_valid(stream.record):
+                    read_again(stream, store, codec)
+                    findings += stream.findings
+                    continue
                 stored = None if image is None else image.version
                 wrong.append((stream, Repair(stream.record, stored)))
         done = store.repair([repair for _, repair in wrong]) if wrong else []

@@ -17,6 +17,7 @@ from ..domain.history_store import Image, Table
 from ..domain.ports import JournalStore, PayloadCodec
 from ..domain.record import RunRecord
 from ..domain.status import RunLifecycleStatus, is_terminal_run_status
+from .doubts import image_of, read_again
 from .graves import grave_findings
 from .streams import (
     NO_KEY,
@@ -140,12 +141,17 @@ class Checker:
     def findings(self, compared: Compared) -> Iterator[Finding]:
         """What is wrong with a stream's events, and with its row against them."""
         stream, table, image = compared
+        right = image_of(stream, self._store)
+        if stream.record is not None and (stream.findings or image is None or image != right):
+            read_again(stream, self._store, self._codec)
         yield from stream.findings
-        row = self._row_finding(stream, table, image)
+        row = self._row_finding(stream, table, image, right)
         if row is not None:
             yield row
 
-    def _row_finding(self, stream: Stream, table: Table, image: Image | None) -> Finding | None:
+    def _row_finding(
+        self, stream: Stream, table: Table, image: Image | None, right: Image | None
+    ) -> Finding | None:
         def finding(kind: str, message: str, evidence: str) -> Finding:
             return Finding(kind, stream.name, stream.version, f"{stream.name} {message}", evidence)
 
@@ -163,7 +169,7 @@ class Checker:
             return finding("head", "does not end with the event its record knows", image.head)
         if stream.record is None:
             return None  # what it should be is not known without the key
-        if image != self._store.image(stream.record):
+        if image != right:
             differing = "; ".join(self._differences(table, stream))
             return finding(
                 "record",

@@ -28,10 +28,10 @@ One that is a `JournalStore` is also enrolled in `PruningContract`.
 
 Every test gets a new store from `make_store` and closes it.
 
-The tests work at the port (appends, guards, deadlines, renewals, claims, reading, the outbox) and
-through RunLedger and DeliveryLedger on top of it, on a clock that moves only when told to, so that
-boundaries are exact and nothing sleeps. A store must honour the `now` that is handed in: that is
-part of the port.
+The tests work at the port (appends, guards, deadlines, renewals, claims, reading, the outbox,
+whole histories) and through RunLedger and DeliveryLedger on top of it, on a clock that moves only
+when told to, so that boundaries are exact and nothing sleeps. A store must honour the `now` that is
+handed in: that is part of the port.
 
 What this suite cannot prove, since it runs in one process:
 
@@ -61,12 +61,14 @@ pytest.register_assert_rewrite(
             "deliveries",
             "epochs",
             "exclusion",
+            "histories",
             "holders",
             "leases",
             "lifecycle",
             "lost_replies",
             "persistence",
             "pruning",
+            "publications",
             "reading",
             "scribe",
             "sending",
@@ -82,12 +84,14 @@ from .claims import ClaimContract  # noqa: E402
 from .deliveries import DeliveryContract  # noqa: E402
 from .epochs import EpochContract, FarEpochContract  # noqa: E402
 from .exclusion import ExclusionContract, FarExclusionContract  # noqa: E402
+from .histories import HistoryContract  # noqa: E402
 from .holders import HolderContract  # noqa: E402
 from .leases import LeaseContract  # noqa: E402
 from .lifecycle import LifecycleContract  # noqa: E402
 from .lost_replies import LostReplyContract  # noqa: E402
 from .persistence import PersistenceContract  # noqa: E402
 from .pruning import PruningContract  # noqa: E402
+from .publications import PublicationContract  # noqa: E402
 from .reading import ReadingContract  # noqa: E402
 from .scribe import Scribe  # noqa: E402
 from .sending import SendingContract  # noqa: E402
@@ -103,6 +107,7 @@ __all__ = [
     "ExclusionContract",
     "FarEpochContract",
     "FarExclusionContract",
+    "HistoryContract",
     "HolderContract",
     "LeaseContract",
     "LifecycleContract",
@@ -110,6 +115,7 @@ __all__ = [
     "LostReplyContract",
     "PersistenceContract",
     "PruningContract",
+    "PublicationContract",
     "ReadingContract",
     "RunStoreContract",
     "Scribe",
@@ -131,5 +137,7 @@ class RunStoreContract(
     DeliveryContract,
     SendingContract,
     AdoptContract,
+    HistoryContract,
+    PublicationContract,
 ):
     """Everything a RunStore must do. Subclass it as `Test...` and hand in `make_store`."""

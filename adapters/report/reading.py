@@ -19,7 +19,7 @@ from ...projections.timeline import timeline
 from ...projections.timeline_parts import Timeline
 from ...projections.verify import Checker, Compared
 from ..audit import AuditLog
-from ..codec import OrjsonCodec
+from ..codec import OrjsonCodec, Validating
 from ..time_travel import no_run
 from .rows import Rows
 
@@ -60,6 +60,8 @@ class RunReader:
     def __init__(self, store: JournalStore, codec: OrjsonCodec, rows: Rows) -> None:
         self._store = store
         self._codec = codec
+        # What is shown is shown as it is read, before the next event vouches for it.
+        self._validating = Validating(codec)
         self._rows = rows
         self._checker = Checker(store, codec)
         self._compared: list[Compared] = []
@@ -126,7 +128,7 @@ class RunReader:
             while page := self._store.read(name, stream.version, PAGE):
                 for stored in page:
                     count += 1
-                    event = stream.take(stored, self._codec)
+                    event = stream.take(stored, self._validating)
                     if event is None:
                         self._rows.add_unreadable(stored, stream.unread)
                     else:

@@ -211,8 +211,12 @@ class Database:
         conn = sqlite3.connect(
             self.path, timeout=timeout, isolation_level=None, check_same_thread=False
         )
-        conn.execute(f"PRAGMA synchronous = {self._synchronous}")
-        conn.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")
+        try:
+            conn.execute(f"PRAGMA synchronous = {self._synchronous}")
+            conn.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")
+        except BaseException:
+            conn.close()
+            raise
         return conn
 
     # Errors.
@@ -223,6 +227,8 @@ class Database:
             yield
         except sqlite3.Error as e:
             raise self.error(e) from e
+        except UnicodeDecodeError as e:  # of what SQLite itself says of a damaged schema
+            raise self._damaged(e) from e
 
     def error(self, e: sqlite3.Error) -> RunStoreError:
         if self._closed:
@@ -232,13 +238,17 @@ class Database:
         code = primary_code(e)
         if code in BUSY:
             return self._busy(PATIENCE)
-        if code in _DAMAGED:
-            return RunStoreError(
-                RUN_INTEGRITY_ERROR, "damaged_database", f"{self.path} is damaged: {e}"
-            )
+        # A text that is no UTF-8 is refused by Python's module, and has no code.
+        if code in _DAMAGED or (code is None and "decode to UTF-8" in str(e)):
+            return self._damaged(e)
         if code == sqlite3.SQLITE_READONLY:
             return RunStoreError(RUN_VALIDATION_ERROR, "read_only", f"{self.path}: {e}")
         return RunStoreError(RUN_STORE_UNAVAILABLE, "failed", f"{self.path}: {e}")
+
+    def _damaged(self, e: Exception) -> RunStoreError:
+        return RunStoreError(
+            RUN_INTEGRITY_ERROR, "damaged_database", f"{self.path} is damaged: {e}"
+        )
 
     def _busy(self, seconds: float) -> RunStoreError:
         return RunStoreError(

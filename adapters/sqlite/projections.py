@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from ...domain.errors import RUN_INTEGRITY_ERROR, RunStoreError
 from ...projections.ports import Poison, ProjectionState, RowWrite, Shadow
 from ...projections.projector import is_table_of, table_name
 from ..rows import from_microseconds, to_microseconds
@@ -143,7 +144,11 @@ def _found(conn: sqlite3.Connection, name: str) -> ProjectionState | None:
 
 def _state(row: tuple[Any, ...]) -> ProjectionState:
     state = ProjectionState(*row)
-    return state._replace(updated_at=from_microseconds(row[6]))
+    try:
+        return state._replace(updated_at=from_microseconds(row[6]))
+    except OverflowError as e:
+        message = f"the state of projection {state.name!r} cannot be read: {e}"
+        raise RunStoreError(RUN_INTEGRITY_ERROR, "unreadable_record", message) from e
 
 
 def _write(conn: sqlite3.Connection, table: str, writes: Sequence[RowWrite]) -> None:

@@ -119,7 +119,10 @@ class SQLiteStore(
                 until = at + int(ttl * 1e6)
                 row = conn.execute(sql.RENEW, (until, run_id, token, at)).fetchone()
                 if row is not None:
-                    deadline = from_microseconds(row[0])
+                    try:
+                        deadline = from_microseconds(row[0])
+                    except OverflowError:
+                        continue  # a damaged one: what became of the lease is not known
                     replies[run_id] = Reply(instant, deadline, row[0] == until)
         return replies
 

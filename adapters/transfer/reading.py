@@ -15,11 +15,12 @@ from ...domain.chain import chain_hash
 from ...domain.checks import refuse
 from ...domain.delivery import DELIVERY_STREAM, DeliveryRecord
 from ...domain.errors import RunStoreError
-from ...domain.events import RUN_STREAM, Event
+from ...domain.events import RUN_STREAM
 from ...domain.ports import PayloadCodec, StoredEvent
 from ...domain.record import RunRecord
 from ...domain.tombstone import Tombstone
 from ...projections.whole import delivery_problem, expected_delivery, take_sound
+from ..codec import Validating
 from .lines import (
     HEADER,
     HEADER_BYTES,
@@ -47,7 +48,7 @@ class ExportFile:
 
     def __init__(self, path: Path, codec: PayloadCodec) -> None:
         self._path = path
-        self._codec = _Validating(codec)
+        self._codec = Validating(codec)
         self._end: int | None = None
         #: Known once the units were read to their end.
         self.torn: tuple[str, ...] = ()
@@ -90,16 +91,6 @@ class ExportFile:
         except (OSError, ValueError, IndexError):
             return None
         return None if trailer is None else trailer.events
-
-
-class _Validating:
-    """A codec that takes nothing on trust: a file may come from anywhere, its chain included."""
-
-    def __init__(self, codec: PayloadCodec) -> None:
-        self.encode, self.seal, self.open = codec.encode, codec.seal, codec.open
-
-    def open_linked(self, stored: StoredEvent, _previous: str) -> Event:
-        return self.open(stored)
 
 
 class _TornError(Exception):

@@ -13,6 +13,7 @@ import pytest
 
 BROKEN_STORES = Path(__file__).with_name("broken_stores.py")
 BROKEN_PRUNERS = Path(__file__).with_name("broken_pruners.py")
+BROKEN_HISTORIES = Path(__file__).with_name("broken_histories.py")
 
 #: Which tests must notice which broken store.
 CAUGHT_BY = {
@@ -122,6 +123,42 @@ CAUGHT_BY = {
         "test_attempts_through_two_stores_have_one_winner",
     ],
 }
+#: The same for what breaks a rule of histories or of exclusion.
+HISTORIES_CAUGHT_BY = {
+    "WalksByLength": ["test_everything_is_walked_in_the_order_of_bytes"],
+    "WalksOnWithTheNextStream": ["test_walk_goes_on_from_any_place"],
+    "DividesNothing": ["test_streams_divide_a_journal"],
+    "ImagesTellDeadlines": ["test_image_leaves_out_what_no_event_tells"],
+    "ImagesOverlookTheRest": ["test_image_differs_where_the_record_does"],
+    "ImagesGoTooFar": ["test_images_come_in_pages"],
+    "RepairsWhatMovedOn": ["test_row_that_moved_on_is_left_alone"],
+    "RepairsNothing": [
+        "test_wrong_row_is_put_right",
+        "test_missing_row_is_made_and_due",
+        "test_delivery_is_put_right",
+    ],
+    "RepairsOverDeadlines": ["test_repair_leaves_a_deadline_and_a_due_time"],
+    "RepairsAreNotDue": ["test_missing_row_is_made_and_due"],
+    "RecreatesWhatIsThere": ["test_what_is_there_is_not_made_anew"],
+    "SaysItPublished": ["test_publication_at_another_version_leaves_no_trace"],
+    "PublishesByHalves": [
+        "test_publication_at_another_version_leaves_no_trace",
+        "test_what_reading_raises_is_passed_on",
+    ],
+    "PublishesNoRows": [
+        "test_published_run_is_here_as_it_was_there",
+        "test_published_stream_is_gone_on_with",
+    ],
+    "PublishesNothingDue": ["test_published_run_is_due_as_its_events_say"],
+    "PublishesWhatItCouldRead": ["test_what_reading_raises_is_passed_on"],
+    "SendsWhatIsHeld": ["test_published_delivery_waits_or_is_due"],
+    "PublishesRunsOnly": ["test_stream_without_a_row_is_published"],
+    "HoldsNothing": ["test_second_holder_is_refused_at_once"],
+    "HoldsForEver": ["test_name_is_free_after_the_block"],
+    "HoldsOneForAll": ["test_names_do_not_exclude_one_another"],
+    "HoldsAnyName": ["test_odd_names_are_refused"],
+    "HoldsOnceClosed": ["test_closed_store_holds_nothing"],
+}
 
 #: The same for stores that prune wrongly.
 PRUNING_CAUGHT_BY = {
@@ -178,6 +215,19 @@ def test_contract_catches_who_prunes_wrongly(name: str) -> None:
     assert run_contract(name, tests, BROKEN_PRUNERS).failed == set(tests)
 
 
+@pytest.mark.parametrize("name", HISTORIES_CAUGHT_BY)
+def test_contract_of_histories_catches(name: str) -> None:
+    tests = HISTORIES_CAUGHT_BY[name]
+    assert run_contract(name, tests, BROKEN_HISTORIES).failed == set(tests)
+
+
+def test_sound_history_passes_the_same_tests() -> None:
+    every = sorted({test for tests in HISTORIES_CAUGHT_BY.values() for test in tests})
+    results = run_contract("SoundHistory", every, BROKEN_HISTORIES)
+    assert results.failed == set()
+    assert results.passed == set(every)
+
+
 def test_sound_store_passes_the_same_tests() -> None:
     # A second store is asked only of those that keep their data, and SQLite answers for them.
     second = set(CAUGHT_BY["ForgetsEverything"])
@@ -194,3 +244,6 @@ def test_every_broken_store_is_tried() -> None:
     assert defined | {"ForgetsEverything"} == set(CAUGHT_BY)
     pruners = re.findall(r"^class (\w+)\(MemoryStore", BROKEN_PRUNERS.read_text(), re.MULTILINE)
     assert set(pruners) == set(PRUNING_CAUGHT_BY)
+    source = BROKEN_HISTORIES.read_text()
+    defined = set(re.findall(r"^class (\w+)\(SoundHistory\)", source, re.MULTILINE))
+    assert defined == set(HISTORIES_CAUGHT_BY)
