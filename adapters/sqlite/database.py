@@ -263,11 +263,13 @@ def _is_open_here(path: Path) -> bool:
     the process has on it, SQLite's among them. Another process would then take the log away from
     under the connections that are open here.
     """
+    return any(_is_same(d.path, path) for d in list(_open_databases) if not d._closed)
+
+
+def _is_same(one: Path, other: Path) -> bool:
     try:
-        found = path.stat()
-        others = [d for d in list(_open_databases) if not d._closed]
-        return any(os.path.samestat(d.path.stat(), found) for d in others)
-    except OSError:
+        return one.samefile(other)
+    except OSError:  # one of the two is gone: that says nothing of the rest
         return False
 
 

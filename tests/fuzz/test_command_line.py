@@ -49,6 +49,13 @@ COMMANDS: dict[str, list[str]] = {
     "projections verify": ["--jobs", "1"],
     "projections rebuild": ["--jobs", "1"],
     "exec": ["--wait=0"],
+    "stats": [],
+    "doctor": [],
+    "backup": [],
+    "restore": [],
+    "restore-check": [],
+    "prune": [],
+    "keys new": [],
 }
 #: A demo runs for seconds: it is asked only for what it must refuse.
 REFUSED_ONLY = {"demo": ["--workers", "0"]}

@@ -14,7 +14,7 @@ from .world import World
 
 PROVE = bool(os.environ.get("RUNJOURNAL_PROVE"))
 #: Orders of each race and fault that are played where not all of them are.
-ORDERS = 4
+ORDERS = 3
 
 
 @pytest.mark.slow

@@ -251,9 +251,16 @@ def test_option_that_is_none(path: Path, query: str) -> None:
     assert contents(path.parent) == {}
 
 
-def test_opening_a_file_once_more_leaves_sqlites_locks_alone(path: Path) -> None:
+@pytest.mark.parametrize("gone", [False, True])
+def test_opening_a_file_once_more_leaves_sqlites_locks_alone(path: Path, gone: bool) -> None:
     """Whoever closes a file that was opened past SQLite drops the process's locks on it."""
-    with open_journal(f"sqlite:///{path}") as journal:
+    elsewhere = path.with_name("elsewhere.db")
+    with (
+        open_journal(f"sqlite:///{elsewhere}"),
+        open_journal(f"sqlite:///{path}") as journal,
+    ):
+        if gone:  # another file that is open, and has lost its name
+            elsewhere.unlink()
         assert journal.runs() == []  # a connection that stays open
         with open_journal(f"sqlite:///{path}"):
             pass

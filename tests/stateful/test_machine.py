@@ -17,7 +17,7 @@ from .machine import JournalMachine
 #: `make prove` sets it: other programs at each run, and many more of them.
 PROVE = bool(os.environ.get("RUNJOURNAL_PROVE"))
 #: Programs on each backend, fewer where a step costs more.
-PROGRAMS = {"memory": 100, "sqlite": 35, "postgres": 25}
+PROGRAMS = {"memory": 60, "sqlite": 20, "postgres": 12}
 STEPS = 60
 if PROVE:
     PROGRAMS, STEPS = {"memory": 4000, "sqlite": 1000, "postgres": 800}, 80
