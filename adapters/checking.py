@@ -90,7 +90,10 @@ def _found_by(
 
 
 class _opened:  # noqa: N801 - used as a context manager only
-    """The anchor of a file: read once to see that it is whole, then again beside the journal."""
+    """The anchor of a file: read once to see that it is whole, then again beside the journal.
+
+    For a part it is not read once more each time: who divided the journal has seen to that.
+    """
 
     def __init__(self, path: Path | None, part: Part) -> None:
         self._path = path
@@ -102,9 +105,10 @@ class _opened:  # noqa: N801 - used as a context manager only
             return None
         name = str(self._path)
         try:
-            with self._path.open(encoding="utf-8") as first:
-                for _ in read_anchor(first, name):
-                    pass
+            if self._part == WHOLE:
+                with self._path.open(encoding="utf-8") as first:
+                    for _ in read_anchor(first, name):
+                        pass
             self._file = self._path.open(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as e:
             raise refuse("anchor", f"{name} cannot be read: {e}") from e
