@@ -107,7 +107,7 @@ class AuditLog:
                 return
             except IntegrityError:
                 continue  # somebody else was first
-        raise _contended()
+        raise contended()
 
     def begin_epoch(
         self, place: Literal["copy", "here"], actor: str, reason: str
@@ -128,7 +128,7 @@ class AuditLog:
             stored = StoredEvent(*self._codec.seal(event, log.head)[:4])
             if self._store.raise_epoch(epoch + 1, stored, POSITIONS_PASSED_OVER):
                 return event
-        raise _contended()
+        raise contended()
 
     def _sealed(
         self, log: LogEnd, new: list[Finding], actor: str, reason: str, command_id: str
@@ -152,7 +152,8 @@ class AuditLog:
         return stored
 
 
-def _contended() -> RunStoreError:
+def contended() -> RunStoreError:
+    """The error for a log to which others wrote first, each time."""
     return RunStoreError(
         RUN_CONFLICT, "contended", f"{AUDIT_STREAM}: other writers were first {TRIES} times"
     )

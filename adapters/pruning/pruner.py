@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from ...domain.audit import AUDIT_STREAM, RunsPruned
+from ...domain.audit import RunsPruned
 from ...domain.checks import refuse
 from ...domain.delivery import delivery_stream
-from ...domain.errors import RUN_CONFLICT, RUN_INTEGRITY_ERROR, RUN_NOT_FOUND, RunStoreError
+from ...domain.errors import RUN_INTEGRITY_ERROR, RUN_NOT_FOUND, RunStoreError
 from ...domain.events import Event, run_stream
 from ...domain.prune_store import Burial
 from ...domain.pruning import Ended, Held, held_back
 from ...domain.tombstone import Tombstone, digest_of, run_tombstone
 from ...projections.verify import quiet
-from ..audit import TRIES, AuditLog
+from ..audit import TRIES, AuditLog, contended
 from ..clocks import RandomIds
 from ..codec import OrjsonCodec
 from ..transfer.lines import lines_of
@@ -182,9 +182,7 @@ class Pruner:
                 for held in [*removal.held, *self._passed_over(chosen, removal)]:
                     result.hold(held)
                 return
-        raise RunStoreError(
-            RUN_CONFLICT, "contended", f"{AUDIT_STREAM}: other writers were first {TRIES} times"
-        )
+        raise contended()
 
     def _passed_over(self, chosen: dict[str, _Chosen], removal: _Removal) -> list[Held]:
         """The runs that were locked by somebody else; not those that have gone meanwhile."""
