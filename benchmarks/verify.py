@@ -4,7 +4,9 @@ For each round: the bare loop (the events in the order of streams and versions, 
 records and outbox, orjson on each), `verify`, and a rebuild of records that are right, each by this
 process alone and by one process for each core, as the commands do it. Ratios are of events per
 second. Then how much a writer's checkpoints slow down while `runjournal verify` goes on in
-processes of its own, and the most memory of any process.
+processes of its own, and the most memory of any process. Beside it, how much the checkpoints slow
+down while as many processes of the same priority only compute and touch no database: where writer,
+server and verify share all the cores, less than that is not to be had.
 
     python -m benchmarks.verify [RUNS] [URL]
 
@@ -39,7 +41,7 @@ from .interleaved import PAYLOADS
 ROUNDS = 3
 PAGE = 2000
 #: Checkpoints a second of the writer beside, and seconds it is watched alone.
-PACE, ALONE = 200, 5.0
+PACE, WATCHED = 200, 10.0
 
 
 def fill(journal: Journal, runs: int) -> None:
@@ -105,8 +107,8 @@ def rebuilt(journal: Journal, processes: PartProcesses | None) -> int:
     return events
 
 
-def p99_beside(journal: Journal, work: Callable[[], object] | None) -> float:
-    """The 99th percentile of a checkpoint's seconds, alone or while `work` goes on."""
+def percentiles_beside(journal: Journal, work: Callable[[], object]) -> list[float]:
+    """The percentiles of a checkpoint's seconds, from the 1st to the 99th, while `work` goes on."""
     lease = journal.ledger().acquire(f"writer-{time.time_ns()}")
     took: list[float] = []
     stop = threading.Event()
@@ -120,14 +122,36 @@ def p99_beside(journal: Journal, work: Callable[[], object] | None) -> float:
 
     thread = threading.Thread(target=write)
     thread.start()
-    if work is None:
-        time.sleep(ALONE)
-    else:
-        work()
+    work()
     stop.set()
     thread.join()
     lease.release()
-    return statistics.quantiles(took, n=100)[98]
+    return statistics.quantiles(took, n=100)
+
+
+def verify_by_command(url: str) -> None:
+    verify = [sys.executable, "-m", "runjournal.adapters.cli.main", "--db", url, "verify"]
+    subprocess.run(verify, check=True, capture_output=True)
+
+
+def compute() -> None:
+    """As many processes as verify starts, of the same priority, that touch no database."""
+    spin = [sys.executable, "-c", "import os\nos.nice(10)\nwhile True: pass"]
+    spinning = [subprocess.Popen(spin) for _ in range(usable_cores())]
+    time.sleep(WATCHED)
+    for process in spinning:
+        process.kill()
+        process.wait()
+
+
+def beside(journal: Journal, url: str) -> None:
+    """How a writer's checkpoints slow down beside verify."""
+    works = {"verify": lambda: verify_by_command(url), "processes that only compute": compute}
+    alone = percentiles_beside(journal, lambda: time.sleep(WATCHED))
+    for name, work in works.items():
+        with_it = percentiles_beside(journal, work)
+        shown = ", ".join(f"p{n} {with_it[n - 1] / alone[n - 1]:.2f}" for n in (50, 90, 99))
+        print(f"a writer's checkpoints beside {name}: {shown} of alone")
 
 
 def measure(journal: Journal, url: str, runs: int) -> None:
@@ -154,10 +178,7 @@ def measure(journal: Journal, url: str, runs: int) -> None:
             f" to {max(each):.2f}); {statistics.median(alone):.2f} of one without the rows"
         )
     print(f"{bare_events(journal):,} events, {usable_cores()} cores")
-    alone = p99_beside(journal, None)
-    verify = [sys.executable, "-m", "runjournal.adapters.cli.main", "--db", url, "verify"]
-    beside = p99_beside(journal, lambda: subprocess.run(verify, check=True, capture_output=True))
-    print(f"p99 of a writer's checkpoints beside it: {beside / alone:.2f} of alone")
+    beside(journal, url)
     sizes = [
         resource.getrusage(who).ru_maxrss / 1024
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)

@@ -42,8 +42,8 @@ def quiet(_events: int) -> None:
 
 #: How often a stream that moves on meanwhile is read on before its row is compared.
 TRIES = 10
-#: Rows read at once where rows have no events.
-PAGE = 5000
+#: Rows read at once where rows have no events; runs and deliveries held against each other at once.
+PAGE = 500
 
 _TERMINAL = {status.value for status in RunLifecycleStatus if is_terminal_run_status(status)}
 _PREFIX: dict[Table, str] = {"run_records": RUN_STREAM, "delivery_outbox": DELIVERY_STREAM}
@@ -272,7 +272,7 @@ def verify(
         else:
             yield from checker.findings(item)
             batch.append(item)
-            if len(batch) >= PAGE // 10:
+            if len(batch) >= PAGE:
                 yield from checker.pairs(batch)
                 batch.clear()
     yield from checker.pairs(batch)

@@ -81,7 +81,8 @@ def report(
     ctx: typer.Context,
     run_id: Annotated[list[str], typer.Argument(metavar="RUN_ID...", help="The runs' ids.")],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write.")
+        Path,
+        typer.Option("--output", "-o", metavar="FILE", help="The page to write; - for stdout."),
     ],
     no_payloads: Annotated[
         bool, typer.Option("--no-payloads", help="Leave out inputs, states and results.")
@@ -92,9 +93,14 @@ def report(
     from ..report.writing import check_target, write_page
     from .output import cell, console, print_json
 
-    check_target(output, force)
+    stdout = str(output) == "-"
+    if not stdout:
+        check_target(output, force)
     with opened(ctx) as journal:
         page = journal.report(run_id, payloads=not no_payloads)
+    if stdout:
+        typer.echo(page, nl=False)
+        return
     size = write_page(output, page, force)
     if options(ctx).as_json:
         told: dict[str, Any] = {"file": str(output), "bytes": size, "runIds": run_id}

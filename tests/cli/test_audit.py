@@ -146,6 +146,14 @@ def test_report_is_a_file_for_its_owner(cli: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("story")
+def test_report_to_stdout(cli: Any, tmp_path: Path) -> None:
+    page = cli("report", "r", "-o", "-")
+    assert page.startswith("<!doctype html>")
+    assert page.endswith("</html>")
+    assert not (tmp_path / "-").exists()
+
+
+@pytest.mark.usefixtures("story")
 def test_report_writes_all_or_nothing(
     cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

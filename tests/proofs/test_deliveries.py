@@ -145,7 +145,7 @@ def test_senders_killed_between_claim_and_report(
     # The last one is not killed, and has something to complain of.
     sink.mood = "failing"
     last = start("none", KILLS)
-    wait_until(lambda: any("500" in (row(journal, i).error or "") for i in ids))
+    wait_until(lambda: any("answered 500" in (row(journal, i).error or "") for i in ids))
     sink.mood = "fine"
     wait_until(lambda: len(journal.deliveries(status="delivered", limit=1000)) == len(ids))
     logs += last.communicate("")[1]
