@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Self
 
 import anyio
 
@@ -18,32 +17,23 @@ from ...domain.ports import Authorizer, Clock
 from ...domain.registry import EventRegistry
 from ...projections.ports import ProjectionState
 from ...projections.projector import Projector
-from ...projections.rebuild import Repaired
-from ...projections.streams import Finding
-from ...projections.verify import quiet
-from ..backup import BackedUp, Restored
-from ..checking import Verification
 from ..ciphering import Cipher
 from ..clocks import ticks
 from ..journal import Journal
 from ..opening import open_journal
-from ..projecting.rebuilding import RebuildProgress, Rebuilt
-from ..stopping import either
-from .iterating import AsyncPages, AsyncSubscription
+from .iterating import AsyncSubscription
 from .ledger import AsyncRunLedger
 from .projections import AsyncProjectionRunner
 from .pruning import AsyncJournalPruning
 from .readings import AsyncJournalReadings
 from .threads import THREADS, Threads
+from .transfer import AsyncJournalTransfer
 from .twins import Pending, like
+from .upkeep import AsyncJournalUpkeep
 
 if TYPE_CHECKING:
-    from ..part_processes import PartProcesses
     from ..postgres.database import HostPool
-    from ..stopping import Interrupt
     from ..telemetry.telemetry import Telemetry
-    from ..transfer.lines import Exported
-    from ..transfer.publishing import Imported
 
 #: Seconds that a wait goes on at most after its await was cancelled.
 SLICE = 0.2
@@ -51,22 +41,9 @@ SLICE = 0.2
 LOOK_ONLY = 1e-9
 
 
-class _Left(Exception):  # noqa: N818 - nobody waits for the result any more
-    pass
-
-
-def _until(stop: threading.Event, progress: Callable[[int], object]) -> Callable[[int], None]:
-    """The progress to report, and the end of the work once its await was cancelled."""
-
-    def go_on(events: int) -> None:
-        if stop.is_set():
-            raise _Left
-        progress(events)
-
-    return go_on
-
-
-class AsyncJournal(AsyncJournalReadings, AsyncJournalPruning):
+class AsyncJournal(
+    AsyncJournalReadings, AsyncJournalUpkeep, AsyncJournalTransfer, AsyncJournalPruning
+):
     """An open run journal whose calls are awaited. As an async context manager it is closed.
 
     A thin face of a Journal: each call is carried out by that one, in a worker thread. Belongs to
@@ -162,107 +139,6 @@ class AsyncJournal(AsyncJournalReadings, AsyncJournalPruning):
     @like(Journal.projection_states)
     async def projection_states(self) -> list[ProjectionState]:
         return await self._threads.call(self._journal.projection_states)
-
-    # Upkeep.
-
-    @like(Journal.verify)
-    async def verify(
-        self,
-        anchor: str | Path | None = None,
-        progress: Callable[[int], None] = quiet,
-        processes: PartProcesses | None = None,
-    ) -> Verification:
-        return await self._threads.long(
-            lambda stop: self._journal.verify(anchor, _until(stop, progress), processes)
-        )
-
-    @like(Journal.anchor)
-    def anchor(self) -> AsyncPages[str]:
-        return AsyncPages(self._threads, self._journal.anchor)
-
-    @like(Journal.acknowledge)
-    async def acknowledge(self, findings: Iterable[Finding], actor: str, reason: str) -> None:
-        await self._threads.call(self._journal.acknowledge, findings, actor, reason)
-
-    @like(Journal.backup)
-    async def backup(self, path: str | Path, progress: Callable[[int], None] = quiet) -> BackedUp:
-        return await self._threads.long(
-            lambda stop: self._journal.backup(path, _until(stop, progress))
-        )
-
-    @like(Journal.restore_check)
-    async def restore_check(
-        self, actor: str, reason: str, progress: Callable[[int], None] = quiet
-    ) -> Restored:
-        return await self._threads.long(
-            lambda stop: self._journal.restore_check(actor, reason, _until(stop, progress))
-        )
-
-    @overload
-    async def rebuild(
-        self,
-        projection: str,
-        progress: Callable[[RebuildProgress], object] | None = None,
-        interrupt: Interrupt | None = None,
-        processes: PartProcesses | None = None,
-    ) -> Repaired: ...
-
-    @overload
-    async def rebuild(
-        self,
-        projection: Projector,
-        progress: Callable[[RebuildProgress], object] | None = None,
-        interrupt: Interrupt | None = None,
-        processes: PartProcesses | None = None,
-    ) -> Rebuilt: ...
-
-    @like(Journal.rebuild)
-    async def rebuild(
-        self,
-        projection: str | Projector,
-        progress: Callable[[RebuildProgress], object] | None = None,
-        interrupt: Interrupt | None = None,
-        processes: PartProcesses | None = None,
-    ) -> Repaired | Rebuilt:
-        def work(stop: threading.Event) -> Repaired | Rebuilt:
-            both = either(interrupt, stop)
-            return self._journal.rebuild(projection, progress, both, processes)
-
-        return await self._threads.long(work)
-
-    # Transfers.
-
-    @like(Journal.export_run)
-    async def export_run(self, run_id: str) -> dict[str, Any]:
-        return await self._threads.call(self._journal.export_run, run_id)
-
-    @like(Journal.export)
-    def export(
-        self, run_ids: Iterable[str] | None = None, progress: Callable[[int], object] = quiet
-    ) -> AsyncPages[bytes]:
-        return AsyncPages(self._threads, lambda: self._journal.export(run_ids, progress))
-
-    @like(Journal.export_to)
-    async def export_to(
-        self,
-        path: str | Path,
-        run_ids: Iterable[str] | None = None,
-        progress: Callable[[int], object] = quiet,
-    ) -> Exported:
-        return await self._threads.long(
-            lambda stop: self._journal.export_to(path, run_ids, _until(stop, progress))
-        )
-
-    @like(Journal.import_from)
-    async def import_from(
-        self,
-        path: str | Path,
-        send_deliveries: bool = False,
-        progress: Callable[[int], object] = quiet,
-    ) -> Imported:
-        return await self._threads.long(
-            lambda stop: self._journal.import_from(path, send_deliveries, _until(stop, progress))
-        )
 
     # Closing.
 

@@ -31,6 +31,21 @@ def _keep(_value: object, _error: BaseException) -> None:
     pass
 
 
+class _Left(Exception):  # noqa: N818 - nobody waits for the result any more
+    pass
+
+
+def reporting(stop: threading.Event, progress: Callable[[int], object]) -> Callable[[int], None]:
+    """The progress to report, and the end of the work once its await was cancelled."""
+
+    def go_on(events: int) -> None:
+        if stop.is_set():
+            raise _Left
+        progress(events)
+
+    return go_on
+
+
 class _Call(Generic[T]):
     """One call: run once in a thread, and wanted until its awaiter leaves."""
 
