@@ -124,7 +124,7 @@ def test_renewal_that_was_not_made_is_no_success(
     journal: Journal, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody knows of a loss, and yet the lease lasts no longer than before: that is said."""
-    monkeypatch.setattr("runjournal.adapters.postgres.store.LOCK_TIMEOUT", 0.2)
+    monkeypatch.setattr("runjournal.adapters.postgres.runs.LOCK_TIMEOUT", 0.2)
     lease = journal.ledger(lease_ttl=60).acquire("run", heartbeat=False)
     before = lease.record
     with row_locked(postgres_url, "run"):
