@@ -119,7 +119,7 @@ def picture(name: str, made: Curves) -> str:
     return plot.svg(
         title=f"{axis.title}: {axis.better} is better",
         x_label=axis.unit,
-        y_label=f"ratio: {of}, {smallest:,} {axis.unit} = 1",
+        y_label=f"ratio: {of}, against that with {smallest:,}",
         first=smallest,
         series={
             work: {size: (f.ratio, min(f.rounds), max(f.rounds)) for size, f in sizes.items()}
