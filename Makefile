@@ -6,7 +6,7 @@ SCRATCH := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -g
 	2>/dev/null && echo /dev/shm || echo $${TMPDIR:-/tmp})
 PYTEST := TMPDIR=$(SCRATCH) $(BIN)/pytest --numprocesses auto --dist worksteal
 
-.PHONY: demo demo-postgres test check prove chaos bench bench-postgres clean
+.PHONY: demo demo-postgres test check prove chaos bench plots clean
 
 demo: .venv/ready
 	$(BIN)/runjournal demo
@@ -33,20 +33,14 @@ MINUTES ?= 5
 chaos: .venv/ready
 	RUNJOURNAL_CHAOS_MINUTES=$(MINUTES) TMPDIR=$(SCRATCH) $(BIN)/pytest -s tests/chaos
 
+# The table of the README, and the plots of docs/performance.md: QUICK=1 for a glance, WRITE=1 to put
+# them there.
+BENCH := $(if $(QUICK),--quick) $(if $(WRITE),--write)
 bench: .venv/ready
-	$(BIN)/python -m benchmarks.checkpoint
-	$(BIN)/python -m benchmarks.growth
-	$(BIN)/python -m benchmarks.chain
-	$(BIN)/python -m benchmarks.verify
-	$(BIN)/python -m benchmarks.encryption
+	$(BIN)/python -m benchmarks.table $(BENCH)
 
-bench-postgres: .venv/ready
-	$(BIN)/python -m benchmarks.postgres_checkpoint
-	$(BIN)/python -m benchmarks.postgres_append
-	$(BIN)/python -m benchmarks.postgres_slow_flush
-	$(BIN)/python -m benchmarks.postgres_claims
-	$(BIN)/python -m benchmarks.postgres_tail
-	$(BIN)/python -m benchmarks.transfer
+plots: .venv/ready
+	$(BIN)/python -m benchmarks.growing $(BENCH)
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv

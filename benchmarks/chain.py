@@ -1,4 +1,4 @@
-"""What the hash chain costs a checkpoint: its hash, as a share of the whole and in microseconds.
+"""What the hash chain costs a checkpoint: its hash, as a share of the whole.
 
 A checkpoint of 1 KiB on SQLite, with the flush to the disk that it waits for (FULL) and without
 (NORMAL), and the hash of that very event, in turns. There is no switch to leave the hash out.
@@ -9,25 +9,28 @@ A checkpoint of 1 KiB on SQLite, with the flush to the disk that it waits for (F
 from __future__ import annotations
 
 import tempfile
+from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 
 from runjournal import open_journal
 from runjournal.domain.chain import GENESIS, chain_hash
 
-from .interleaved import PAYLOADS, Contestant, per_operation, ratios
+from .figure import Figure, Settings, run, times
+from .interleaved import PAYLOADS, Contestant, per_operation
 
-COUNT, ROUNDS = 2000, 5
+SETTINGS: Settings = {"rounds": (15, 3), "count": (500, 50)}
 
 
 def hashing(stream: str, topic: str, data: bytes) -> Contestant:
-    def run(count: int) -> None:
+    def hashes(count: int) -> None:
         for version in range(count):
             chain_hash(GENESIS, stream, version, topic, data)
 
-    return run
+    return hashes
 
 
-def main() -> None:
+def figures(options: Namespace) -> Iterator[Figure]:
     for synchronous in ("full", "normal"):
         with (
             tempfile.TemporaryDirectory() as folder,
@@ -45,14 +48,15 @@ def main() -> None:
                 "checkpoint": saving,
                 "hash": hashing(stored.stream, stored.topic, stored.data),
             }
-            took = per_operation(contestants, COUNT, ROUNDS)
-            share = 1 / ratios(took, "checkpoint")["hash"]
-            microseconds = sorted(took["hash"])[ROUNDS // 2] * 1e6
-            print(
-                f"synchronous={synchronous}: the chain is {share:.1%} of a checkpoint, "
-                f"{microseconds:.1f} us for {len(stored.data):,} bytes"
+            took = per_operation(contestants, options.count, options.rounds)
+            yield Figure(
+                f"the chain's hash of a checkpoint of 1 KiB, SQLite, synchronous={synchronous}",
+                "the whole checkpoint",
+                times(took, "hash", "checkpoint"),
+                "less",
+                note=f"{len(stored.data):,} bytes",
             )
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, figures, SETTINGS)

@@ -15,13 +15,18 @@ from __future__ import annotations
 import json
 import sqlite3
 import tempfile
+from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 
 from runjournal import open_journal
 from runjournal.adapters.rows import checkpoint_of, to_microseconds
 from runjournal.adapters.sqlite import statements
 
-from .interleaved import PAYLOADS, Contestant, per_operation, ratios, spread
+from .figure import Figure, Settings, rates, run
+from .interleaved import PAYLOADS, Contestant, per_operation
+
+SETTINGS: Settings = {"rounds": (21, 3), "count": (400, 40)}
 
 SCHEMA = """
 CREATE TABLE runs (
@@ -58,7 +63,7 @@ def same_writes(path: Path, synchronous: str) -> Contestant:
     (version,) = conn.execute("SELECT version FROM runs").fetchone()
     frame = b"x" * around
 
-    def run(count: int) -> None:
+    def save(count: int) -> None:
         nonlocal version
         for i in range(count):
             conn.execute("BEGIN IMMEDIATE")
@@ -71,7 +76,7 @@ def same_writes(path: Path, synchronous: str) -> Contestant:
             conn.execute("COMMIT")
             version += 1
 
-    return run
+    return save
 
 
 def least_tables(path: Path, synchronous: str) -> Contestant:
@@ -79,7 +84,7 @@ def least_tables(path: Path, synchronous: str) -> Contestant:
     conn.executescript(SCHEMA)
     version = 1
 
-    def run(count: int) -> None:
+    def save(count: int) -> None:
         nonlocal version
         for i in range(count):
             conn.execute("BEGIN IMMEDIATE")
@@ -91,21 +96,21 @@ def least_tables(path: Path, synchronous: str) -> Contestant:
             conn.execute("COMMIT")
             version += 1
 
-    return run
+    return save
 
 
 def ours(path: Path, synchronous: str) -> Contestant:
     journal = open_journal(f"sqlite:///{path}?synchronous={synchronous.lower()}")
     lease = journal.ledger().acquire("run")
 
-    def run(count: int) -> None:
+    def save(count: int) -> None:
         for i in range(count):
             lease.save_checkpoint(PAYLOADS[i % 64])
 
-    return run
+    return save
 
 
-def main() -> None:
+def figures(options: Namespace) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         for synchronous in ("FULL", "NORMAL"):
             home = Path(folder) / synchronous
@@ -116,17 +121,18 @@ def main() -> None:
                     "least tables": least_tables(home / "least.db", synchronous),
                     "runjournal": ours(home / "runs.db", synchronous),
                 },
-                count=400,
-                rounds=21,
+                options.count,
+                options.rounds,
             )
             for base in ("same writes", "least tables"):
-                ratio = ratios(took, base)["runjournal"]
-                low, high = spread(took, base, "runjournal")
-                print(
-                    f"checkpoint 1 KiB, sqlite, synchronous={synchronous}: {ratio:.2f} of bare "
-                    f"sqlite3, {base} (rounds {low:.2f} to {high:.2f})"
+                yield Figure(
+                    f"checkpoints of 1 KiB, SQLite, synchronous={synchronous}",
+                    f"bare `sqlite3`, {base}",
+                    rates(took, "runjournal", base),
+                    "more",
+                    aside=base == "least tables",
                 )
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, figures, SETTINGS)

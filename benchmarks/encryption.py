@@ -6,48 +6,39 @@ python -m benchmarks.encryption
 from __future__ import annotations
 
 import os
-import statistics
 import tempfile
+from argparse import Namespace
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 from runjournal import Journal, KeyRing, open_journal
 
-from .interleaved import PAYLOADS, Contestant, per_operation, spread
+from .figure import Figure, Settings, run, times
+from .interleaved import PAYLOADS, Contestant, per_operation
 
-COUNT, ROUNDS = 1000, 15
+SETTINGS: Settings = {"rounds": (15, 3), "count": (400, 40)}
 
 
 def saving(journal: Journal) -> Contestant:
     lease = journal.ledger().acquire("run")
 
-    def run(count: int) -> None:
+    def save(count: int) -> None:
         for i in range(count):
             lease.save_checkpoint(PAYLOADS[i % 64])
 
-    return run
+    return save
 
 
 def verifying(journal: Journal) -> Contestant:
-    def run(count: int) -> None:
+    def verify(count: int) -> None:
         for _ in range(count):
             journal.verify()
 
-    return run
+    return verify
 
 
-def show(what: str, took: dict[str, list[float]]) -> None:
-    """How many times as long it takes with the ring: the median, and the range of the rounds."""
-    each = sorted(e / p for e, p in zip(took["encrypted"], took["plain"], strict=True))
-    low, high = spread(took, "encrypted", "plain")
-    print(
-        f"{what}: {statistics.median(each):.2f} times as long with a key ring "
-        f"(rounds {low:.2f} to {high:.2f}); "
-        f"{statistics.median(took['plain']) * 1e6:,.0f} us without"
-    )
-
-
-def main() -> None:
+def figures(options: Namespace) -> Iterator[Figure]:
     ring = KeyRing({"key": os.urandom(32)})
     for synchronous in ("full", "normal"):
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
@@ -61,13 +52,24 @@ def main() -> None:
                 for name, cipher in (("plain", None), ("encrypted", ring))
             }
             contestants = {name: saving(journal) for name, journal in journals.items()}
-            show(
-                f"checkpoint, synchronous={synchronous}", per_operation(contestants, COUNT, ROUNDS)
+            took = per_operation(contestants, options.count, options.rounds)
+            yield Figure(
+                f"an encrypted checkpoint of 1 KiB, SQLite, synchronous={synchronous}",
+                "one without a key ring",
+                times(took, "encrypted", "plain"),
+                "less",
             )
             contestants = {name: verifying(journal) for name, journal in journals.items()}
-            events = journals["plain"].position()
-            show(f"verify of {events:,} events", per_operation(contestants, 1, 3))
+            took = per_operation(contestants, 1, 3)
+            yield Figure(
+                "`verify` of an encrypted journal, SQLite",
+                "one without a key ring",
+                times(took, "encrypted", "plain"),
+                "less",
+                aside=synchronous == "full",
+                note=f"{journals['plain'].position():,} events",
+            )
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, figures, SETTINGS)

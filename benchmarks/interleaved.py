@@ -5,14 +5,15 @@ from __future__ import annotations
 import gc
 import json
 import random
-import statistics
 import string
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 #: Runs its operation so many times.
 Contestant = Callable[[int], None]
+#: Does its share of a round, and says the seconds of one operation.
+Turn = Callable[[], float]
 
 
 def payload(seed: int, size: int = 1024) -> dict[str, Any]:
@@ -32,29 +33,32 @@ def payload(seed: int, size: int = 1024) -> dict[str, Any]:
 PAYLOADS = [payload(seed) for seed in range(64)]
 
 
-def per_operation(contestants: dict[str, Contestant], count: int, rounds: int) -> dict[str, Any]:
-    """Seconds per operation of each contestant in each round, taken in turns after a warm-up."""
-    took: dict[str, list[float]] = {name: [] for name in contestants}
-    for run in contestants.values():
-        run(max(1, count // 4))
-    for _ in range(rounds):
-        for name, run in contestants.items():
+def in_rounds(turns: Mapping[str, Turn], rounds: int) -> dict[str, list[float]]:
+    """What each turn says in each round, after a warm-up; every other round backwards."""
+    said: dict[str, list[float]] = {name: [] for name in turns}
+    for turn in turns.values():
+        turn()
+    for number in range(rounds):
+        order = list(turns.items())
+        for name, turn in order if number % 2 == 0 else reversed(order):
             gc.collect()
-            begun = time.perf_counter()
-            run(count)
-            took[name].append((time.perf_counter() - begun) / count)
-    return took
+            said[name].append(turn())
+    return said
 
 
-def ratios(took: dict[str, list[float]], base: str) -> dict[str, float]:
-    """How fast each is, with `base` = 1: the median of the rounds' own ratios."""
-    return {
-        name: statistics.median(b / t for b, t in zip(took[base], times, strict=True))
-        for name, times in took.items()
-    }
+def timed(run: Contestant, count: int) -> Turn:
+    """A turn of so many operations: the seconds of one."""
+
+    def turn() -> float:
+        begun = time.perf_counter()
+        run(count)
+        return (time.perf_counter() - begun) / count
+
+    return turn
 
 
-def spread(took: dict[str, list[float]], base: str, name: str) -> tuple[float, float]:
-    """The lowest and the highest ratio of any round."""
-    each = [b / t for b, t in zip(took[base], took[name], strict=True)]
-    return min(each), max(each)
+def per_operation(
+    contestants: Mapping[str, Contestant], count: int, rounds: int
+) -> dict[str, list[float]]:
+    """Seconds per operation of each contestant in each round."""
+    return in_rounds({name: timed(run, count) for name, run in contestants.items()}, rounds)

@@ -9,7 +9,7 @@ The divisor: `PostgresApplicationRecorder.insert_events` of eventsourcing as an 
 it: one recorder a process with a pool of as many connections as threads, every other setting at its
 default. That mode takes LOCK TABLE ... IN EXCLUSIVE MODE and sends NOTIFY in every transaction.
 
-    python -m benchmarks.postgres_append [--dsn URL] [--quick]
+    python -m benchmarks.postgres_append
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -26,9 +27,17 @@ from psycopg.conninfo import conninfo_to_dict
 from runjournal.adapters.postgres.database import Database
 from runjournal.adapters.postgres.recorder import PostgresApplicationRecorder
 
-from .interleaved import PAYLOADS, ratios, spread
-from .postgres_server import arguments, server
+from .figure import Figure, Settings, rates, run
+from .interleaved import PAYLOADS
+from .postgres_server import DSN, server
 from .workers import Step, in_turns
+
+SETTINGS: Settings = DSN | {
+    "rounds": (15, 3),
+    "seconds": (1.0, 0.3),
+    "processes": (2, 2),
+    "threads": (4, 4),
+}
 
 
 def appending(recorder: Any, stream: Any) -> Step:
@@ -75,10 +84,7 @@ def library(url: str, threads: int) -> Iterator[Sequence[Step]]:
     recorder.datastore.close()
 
 
-def main() -> None:
-    parser = arguments(__doc__, rounds=15, seconds=1.0, processes=2, threads=4)
-    options = parser.parse_args()
-    rounds, seconds = (4, 0.4) if options.quick else (options.rounds, options.seconds)
+def figures(options: Namespace) -> Iterator[Figure]:
     shape = (options.processes, options.threads)
     with server(options.dsn) as postgres:
         urls = {"eventsourcing": postgres.database(), "ours": postgres.database()}
@@ -91,16 +97,16 @@ def main() -> None:
                 "eventsourcing": (library, urls["eventsourcing"], *shape),
                 "ours": (ours, urls["ours"], *shape),
             },
-            seconds,
-            rounds,
+            options.seconds,
+            options.rounds,
         )
-        ratio = ratios(took, "eventsourcing")["ours"]
-        low, high = spread(took, "eventsourcing", "ours")
-        print(
-            f"append 1 KiB, postgres, {shape[0] * shape[1]} writers ({shape[0]} x {shape[1]}): "
-            f"{ratio:.1f} x eventsourcing's recorder (rounds {low:.1f} to {high:.1f})"
+        yield Figure(
+            f"appends of 1 KiB, Postgres, {shape[0] * shape[1]} writers ({shape[0]} x {shape[1]})",
+            "the eventsourcing library's recorder",
+            rates(took, "ours", "eventsourcing"),
+            "more",
         )
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, figures, SETTINGS)

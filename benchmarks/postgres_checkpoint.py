@@ -11,13 +11,14 @@ between threads.
 
 Both sides have the same number of processes and threads, each side a database of its own.
 
-    python -m benchmarks.postgres_checkpoint [--dsn URL] [--quick]
+    python -m benchmarks.postgres_checkpoint
 """
 
 from __future__ import annotations
 
 import json
 import uuid
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
@@ -28,9 +29,17 @@ from psycopg.types.numeric import Int8
 from runjournal import open_journal
 from runjournal.adapters.postgres.append_statements import SAVE_CHECKPOINT
 
-from .interleaved import PAYLOADS, ratios, spread
-from .postgres_server import arguments, server
+from .figure import Figure, Settings, rates, run
+from .interleaved import PAYLOADS
+from .postgres_server import DSN, server
 from .workers import Step, in_turns
+
+SETTINGS: Settings = DSN | {
+    "rounds": (15, 3),
+    "seconds": (1.0, 0.3),
+    "processes": (2, 2),
+    "threads": (4, 4),
+}
 
 TTL = 60.0
 
@@ -148,10 +157,7 @@ def written_bytes(url: str) -> float:
     return float(row[0])
 
 
-def main() -> None:
-    parser = arguments(__doc__, rounds=15, seconds=1.0, processes=2, threads=4)
-    options = parser.parse_args()
-    rounds, seconds = (4, 0.4) if options.quick else (options.rounds, options.seconds)
+def figures(options: Namespace) -> Iterator[Figure]:
     with server(options.dsn) as postgres:
         for processes, threads in ((1, 1), (options.processes, options.threads)):
             urls = {"bare": postgres.database(), "ours": postgres.database()}
@@ -162,23 +168,22 @@ def main() -> None:
                     "bare": (bare, urls["bare"], processes, threads),
                     "ours": (ours, urls["ours"], processes, threads),
                 },
-                seconds,
-                rounds,
+                options.seconds,
+                options.rounds,
             )
             sizes = {name: written_bytes(url) for name, url in urls.items()}
             if abs(sizes["ours"] / sizes["bare"] - 1) > 0.01:
                 raise SystemExit(f"the two sides write rows of different sizes: {sizes}")
-            ratio = ratios(took, "bare")["ours"]
-            low, high = spread(took, "bare", "ours")
             workers = processes * threads
-            print(
-                f"checkpoint 1 KiB, postgres, {workers} worker{'s' * (workers > 1)}"
-                f" ({processes} x {threads}): {ratio:.2f} of the bare statement"
-                f" (rounds {low:.2f} to {high:.2f}; rows of {sizes['ours']:.0f} bytes,"
-                f" bare {sizes['bare']:.0f})",
-                flush=True,
+            yield Figure(
+                f"checkpoints of 1 KiB, Postgres, {workers} worker{'s' * (workers > 1)}"
+                f" ({processes} x {threads})",
+                "the bare statement, same workers",
+                rates(took, "ours", "bare"),
+                "more",
+                note=f"rows of {sizes['ours']:.0f} bytes, bare {sizes['bare']:.0f}",
             )
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, figures, SETTINGS)

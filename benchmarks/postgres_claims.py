@@ -8,13 +8,14 @@ analysed. A turn queues the runs before, and completes them after, the time that
 Renewals: one ledger holds 1,000 leases and renews them all by one beat. Round trips are counted as
 calls that send and wait. The divisor: the renewal of a single lease by itself.
 
-    python -m benchmarks.postgres_claims [--dsn URL] [--quick]
+    python -m benchmarks.postgres_claims
 """
 
 from __future__ import annotations
 
 import time
 import uuid
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -23,15 +24,19 @@ import psycopg
 from runjournal import Journal, RunLedger, open_journal
 from runjournal.adapters.postgres.session import Session
 
-from .interleaved import PAYLOADS, per_operation, ratios, spread
-from .postgres_server import arguments, columns, server
+from .figure import Figure, Settings, run, times
+from .interleaved import PAYLOADS, Turn, in_rounds, per_operation
+from .postgres_server import DSN, columns, server
+
+SETTINGS: Settings = DSN | {
+    "rounds": (15, 3),
+    "count": (200, 50),
+    "finished": (1_000_000, 20_000),
+}
 
 TTL = 3600.0
 KIND = "bench"
 LEASES = 1000
-
-#: Does its operation so many times and returns the seconds of each.
-Timed = Callable[[int], float]
 
 
 def preload(url: str, finished: int) -> None:
@@ -54,10 +59,10 @@ def preload(url: str, finished: int) -> None:
         conn.execute("CHECKPOINT")
 
 
-def claiming(journal: Journal, kinds: list[str] | None, limit: int | None) -> Timed:
+def claiming(journal: Journal, kinds: list[str] | None, limit: int | None, count: int) -> Turn:
     ledger = journal.ledger(lease_ttl=TTL)
 
-    def run(count: int) -> float:
+    def turn() -> float:
         for _ in range(count):
             ledger.start(f"new-{uuid.uuid4().hex}", kind=KIND, input=PAYLOADS[2])
         claimed: list[Any] = []
@@ -71,37 +76,30 @@ def claiming(journal: Journal, kinds: list[str] | None, limit: int | None) -> Ti
             lease.complete()
         return took / count
 
-    return run
+    return turn
 
 
-def claims(urls: dict[str, str], count: int, rounds: int) -> None:
+def claims(urls: dict[str, str], count: int, rounds: int) -> Iterator[Figure]:
     cases: list[tuple[str, list[str] | None, int | None]] = [
-        ("one at a time, of a kind", [KIND], None),
+        ("one at a time", [KIND], None),
         ("one at a time, of any kind", None, None),
-        ("8 at a time, of a kind", [KIND], 8),
+        ("8 at a time", [KIND], 8),
     ]
     with ExitStack() as stack:
         journals = {name: stack.enter_context(open_journal(url)) for name, url in urls.items()}
         (few, many) = journals
         for what, kinds, limit in cases:
-            timed = {name: claiming(j, kinds, limit) for name, j in journals.items()}
-            took: dict[str, list[float]] = {name: [] for name in timed}
-            for number in range(-1, rounds):
-                order = list(timed.items())
-                for name, run in order if number % 2 == 0 else reversed(order):
-                    seconds = run(count)
-                    if number >= 0:
-                        took[name].append(seconds)
-            ratio = 1 / ratios(took, few)[many]
-            low, high = spread(took, few, many)
-            print(
-                f"claim, postgres, {what}, with {many} finished runs: {ratio:.2f} x the time with "
-                f"{few} (rounds {1 / high:.2f} to {1 / low:.2f})",
-                flush=True,
+            turns = {name: claiming(j, kinds, limit, count) for name, j in journals.items()}
+            yield Figure(
+                f"a claim, Postgres, {what}, beside {many} finished runs",
+                f"beside {few}",
+                times(in_rounds(turns, rounds), many, few),
+                "less",
+                aside=what != "one at a time",
             )
 
 
-def renewals(url: str, rounds: int) -> None:
+def renewals(url: str, rounds: int) -> Iterator[Figure]:
     with open_journal(url) as journal:
         ledger: RunLedger = journal.ledger(lease_ttl=TTL)
         for number in range(LEASES):
@@ -122,13 +120,12 @@ def renewals(url: str, rounds: int) -> None:
                 ledger.beat_once(handles)
 
         took = per_operation({"single": single, "batch": batch}, LEASES, rounds)
-        ratio = 1 / ratios(took, "single")["batch"]
-        low, high = spread(took, "single", "batch")
-        best = min(took["batch"]) * 1e6
-        print(
-            f"renew, postgres, {LEASES:,} leases: {sent} round trip{'s' * (sent != 1)}; each lease "
-            f"{ratio:.3f} of a renewal by itself (rounds {1 / high:.3f} to {1 / low:.3f}, at best "
-            f"{best:.0f} us)"
+        yield Figure(
+            f"a lease's share of a beat that renews {LEASES:,}, Postgres",
+            "a renewal by itself",
+            times(took, "batch", "single"),
+            "less",
+            note=f"{sent} round trip{'s' * (sent != 1)}",
         )
 
 
@@ -154,17 +151,14 @@ def counted_trips() -> Iterator[list[str]]:
             setattr(Session, name, original)
 
 
-def main() -> None:
-    parser = arguments(__doc__, rounds=15, count=200, finished=1_000_000)
-    options = parser.parse_args()
-    rounds, finished = (5, 50_000) if options.quick else (options.rounds, options.finished)
+def figures(options: Namespace) -> Iterator[Figure]:
     with server(options.dsn) as postgres:
-        urls = {f"{number:,}": postgres.database() for number in (1_000, finished)}
+        urls = {f"{number:,}": postgres.database() for number in (1_000, options.finished)}
         for name, url in urls.items():
             preload(url, int(name.replace(",", "")))
-        claims(urls, options.count, rounds)
-        renewals(postgres.database(), rounds)
+        yield from claims(urls, options.count, options.rounds)
+        yield from renewals(postgres.database(), options.rounds)
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, figures, SETTINGS)

@@ -12,9 +12,9 @@ ways of waiting for the disk.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import os
+import sys
 import tempfile
 import time
 import warnings
@@ -25,21 +25,14 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 
+from .figure import Settings
+
 VARIABLE = "RUNJOURNAL_BENCH_POSTGRES"
 DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 
 
-def arguments(description: str | None, **settings: Any) -> argparse.ArgumentParser:
-    """The options that all benchmarks on Postgres have; `settings` are their own defaults."""
-    parser = argparse.ArgumentParser(
-        description=(description or "").partition("\n")[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    parser.add_argument("--dsn", default=os.environ.get(VARIABLE), help="server's postgresql://")
-    parser.add_argument("--quick", action="store_true", help="a short run, to see that it works")
-    for name, default in settings.items():
-        parser.add_argument(f"--{name}", default=default, type=type(default))
-    return parser
+#: The setting that every benchmark on Postgres has.
+DSN: Settings = {"dsn": (os.environ.get(VARIABLE), os.environ.get(VARIABLE))}
 
 
 class Server:
@@ -52,7 +45,7 @@ class Server:
         self._conn = psycopg.connect(url, autocommit=True)
         self._made: list[str] = []
         shown = {name: self.show(name) for name in ("server_version", *DURABLE)}
-        print(", ".join(f"{name} {value}" for name, value in shown.items()), flush=True)
+        print(", ".join(f"{name} {value}" for name, value in shown.items()), file=sys.stderr)
         weak = [name for name, value in DURABLE.items() if shown[name] != value]
         if weak:
             raise SystemExit(f"commits are not durable on this server: {', '.join(weak)}")
@@ -135,7 +128,8 @@ def columns(conn: psycopg.Connection[Any], table: str, but: Sequence[str] = ()) 
     """The names of a table's columns that are neither generated nor listed in `but`."""
     rows = conn.execute(
         "SELECT column_name FROM information_schema.columns WHERE table_schema = 'public'"
-        " AND table_name = %s AND is_identity = 'NO' ORDER BY ordinal_position",
+        " AND table_name = %s AND is_identity = 'NO' AND is_generated = 'NEVER'"
+        " ORDER BY ordinal_position",
         (table,),
     )
     return [name for (name,) in rows if name not in but]

@@ -10,25 +10,32 @@ save checkpoints of 1 KiB on different runs.
 The setting belongs to the whole server and is taken back at the end: on a server named by --dsn,
 everybody else's commits are slow for as long.
 
-    python -m benchmarks.postgres_slow_flush [--dsn URL] [--quick]
+    python -m benchmarks.postgres_slow_flush
 """
 
 from __future__ import annotations
 
+from argparse import Namespace
+from collections.abc import Iterator
+
 from runjournal import open_journal
 
-from .interleaved import ratios, spread
+from .figure import Figure, Settings, rates, run
 from .postgres_checkpoint import ours
-from .postgres_server import arguments, server
+from .postgres_server import DSN, server
 from .workers import in_turns
+
+SETTINGS: Settings = DSN | {
+    "rounds": (9, 3),
+    "seconds": (1.5, 0.3),
+    "processes": (2, 2),
+    "threads": (4, 4),
+}
 
 SLOW = {"commit_delay": "5000", "commit_siblings": "0"}
 
 
-def main() -> None:
-    parser = arguments(__doc__, rounds=9, seconds=1.5, processes=2, threads=4)
-    options = parser.parse_args()
-    rounds, seconds = (3, 0.6) if options.quick else (options.rounds, options.seconds)
+def figures(options: Namespace) -> Iterator[Figure]:
     processes, threads = options.processes, options.threads
     with server(options.dsn) as postgres:
         urls = {"1 worker": postgres.database(), "all": postgres.database()}
@@ -40,16 +47,17 @@ def main() -> None:
                     "1 worker": (ours, urls["1 worker"], 1, 1),
                     "all": (ours, urls["all"], processes, threads),
                 },
-                seconds,
-                rounds,
+                options.seconds,
+                options.rounds,
             )
-    ratio = ratios(took, "1 worker")["all"]
-    low, high = spread(took, "1 worker", "all")
-    print(
-        f"checkpoint 1 KiB, postgres, each flush 5 ms longer: {processes * threads} workers "
-        f"({processes} x {threads}) are {ratio:.1f} x 1 worker (rounds {low:.1f} to {high:.1f})"
+    yield Figure(
+        f"checkpoints of 1 KiB, Postgres, each flush 5 ms longer, "
+        f"{processes * threads} workers ({processes} x {threads})",
+        "1 worker",
+        rates(took, "all", "1 worker"),
+        "more",
     )
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, figures, SETTINGS)

@@ -9,7 +9,7 @@ writers have ended. Beside runjournal's reader run two that follow tempting rule
 the load does lead a reader astray: one reads on from the last position it saw; the other stops at
 a hole, notes pg_snapshot_xmax, and gives the hole up once no transaction below that is open.
 
-    python -m benchmarks.postgres_tail [--dsn URL] [--quick]
+    python -m benchmarks.postgres_tail
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from typing import Any
 
@@ -27,7 +28,10 @@ from runjournal import open_journal
 from runjournal.adapters.postgres.database import Database
 from runjournal.adapters.postgres.recorder import PostgresApplicationRecorder
 
-from .postgres_server import arguments, server
+from .figure import Figure, Settings, run
+from .postgres_server import DSN, server
+
+SETTINGS: Settings = DSN | {"events": (100_000, 10_000), "processes": (4, 4)}
 
 PAGE = 500
 #: Runs started in each host transaction, and how long it dawdles at most, twice.
@@ -141,10 +145,8 @@ def by_snapshot(url: str) -> Reader:
     return Reader(page)
 
 
-def main() -> None:
-    parser = arguments(__doc__, events=100_000, processes=4)
-    options = parser.parse_args()
-    events = 10_000 if options.quick else options.events
+def figures(options: Namespace) -> Iterator[Figure]:
+    events = options.events
     threads = 16 // options.processes
     with server(options.dsn) as postgres:
         url = postgres.database()
@@ -177,15 +179,20 @@ def main() -> None:
     if any(writer.exitcode for writer in writers) or len(positions) < events:
         raise SystemExit(f"the writers wrote {len(positions):,} of {events:,} events")
     holes = positions[-1] - len(positions)
-    print(f"16 writers, half of them host transactions that draw late, {holes:,} rolled back:")
     for name, reader in readers.items():
         missed = len(set(positions) - set(reader.seen))
         strange = len(reader.seen) - (len(positions) - missed)
         order = "in order" if reader.seen == sorted(reader.seen) else "OUT OF ORDER"
-        print(f"  {name}: {missed:,} of {len(positions):,} missed, {strange} too many, {order}")
+        yield Figure(
+            f"events missed beside 16 writers, Postgres, {name}",
+            "all that were written",
+            [missed / len(positions)],
+            "less",
+            note=f"{missed:,} of {len(positions):,}, {strange} too many, {order}, {holes:,} holes",
+        )
     if readers["runjournal"].seen != positions:
         raise SystemExit("runjournal's reader did not see exactly what was written")
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, figures, SETTINGS)

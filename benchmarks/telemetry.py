@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Sequence
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from opentelemetry.sdk.metrics import MeterProvider
@@ -23,9 +24,10 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.trace import NoOpTracerProvider
 from runjournal import Telemetry, open_journal
 
-from .interleaved import PAYLOADS, Contestant
+from .figure import Figure, Settings, run, times
+from .interleaved import PAYLOADS, Turn, in_rounds
 
-COUNT, ROUNDS = 200, 60
+SETTINGS: Settings = {"rounds": (60, 3), "count": (200, 20)}
 
 
 class _Void(SpanExporter):
@@ -33,28 +35,19 @@ class _Void(SpanExporter):
         return SpanExportResult.SUCCESS
 
 
-def saving(url: str, telemetry: Telemetry | bool) -> Contestant:
+def saving(url: str, telemetry: Telemetry | bool, count: int) -> Turn:
     lease = open_journal(url, telemetry=telemetry).ledger().acquire("run")
 
-    def run(count: int) -> None:
+    def turn() -> float:
+        begun = time.thread_time()
         for i in range(count):
             lease.save_checkpoint(PAYLOADS[i % 64])
+        return (time.thread_time() - begun) / count
 
-    return run
-
-
-def cpu(contestants: dict[str, Contestant]) -> dict[str, float]:
-    """Seconds of CPU per operation: the least of many turns, which others disturbed the least."""
-    least = dict.fromkeys(contestants, float("inf"))
-    for _ in range(ROUNDS):
-        for name, run in contestants.items():
-            begun = time.thread_time()
-            run(COUNT)
-            least[name] = min(least[name], (time.thread_time() - begun) / COUNT)
-    return least
+    return turn
 
 
-def main() -> None:
+def figures(options: Namespace) -> Iterator[Figure]:
     spans = TracerProvider(shutdown_on_exit=False)
     spans.add_span_processor(BatchSpanProcessor(_Void()))
     silent = NoOpTracerProvider()
@@ -71,18 +64,19 @@ def main() -> None:
     memory = "/dev/shm"
     with tempfile.TemporaryDirectory(dir=memory if Path(memory).is_dir() else None) as folder:
         for backend, url in (("memory", "memory:"), ("sqlite", f"sqlite:///{folder}/{{}}.db")):
-            least = cpu(
-                {
-                    name: saving(url.format(name.replace(" ", "-")), telemetry)
-                    for name, telemetry in kinds.items()
-                }
-            )
+            turns = {
+                name: saving(url.format(name.replace(" ", "-")), telemetry, options.count)
+                for name, telemetry in kinds.items()
+            }
+            took = in_rounds(turns, options.rounds)
             for name in list(kinds)[1:]:
-                print(
-                    f"checkpoint 1 KiB, {backend}, {name}: {least[name] / least['off']:.2f} x the "
-                    f"CPU time, {(least[name] - least['off']) * 1e6:+.1f} us"
+                yield Figure(
+                    f"CPU time of a checkpoint of 1 KiB, {backend}, {name}",
+                    "without telemetry",
+                    times(took, name, "off"),
+                    "less",
                 )
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, figures, SETTINGS)

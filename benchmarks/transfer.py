@@ -4,7 +4,7 @@ Each step is compared with one `verify` of the source in the same run, which rea
 every event and writes nothing; the memory that this process takes at most is told. At the end the
 exports of all journals are compared byte by byte, and each is verified.
 
-    python -m benchmarks.transfer [--runs N] [--dsn URL]
+    python -m benchmarks.transfer
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ import logging
 import resource
 import tempfile
 import time
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from runjournal import CallableGateway, DeliveryService, Journal, open_journal
 
-from .postgres_server import arguments, server
+from .figure import Figure, Settings, run
+from .postgres_server import DSN, server
+
+SETTINGS: Settings = DSN | {"runs": (20_000, 500)}
 
 
 def fill(journal: Journal, runs: int) -> None:
@@ -48,20 +52,17 @@ def seconds(work: Callable[[], Any]) -> float:
     return time.monotonic() - began
 
 
-def main() -> None:
-    parser = arguments(__doc__, runs=20_000)
-    given = parser.parse_args()
-    runs = 500 if given.quick else given.runs
+def figures(options: Namespace) -> Iterator[Figure]:
     logging.getLogger("runjournal").setLevel(logging.ERROR)  # refs that nobody serves here
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        database = stack.enter_context(server(given.dsn)).database()
+        database = stack.enter_context(server(options.dsn)).database()
 
         def opened(url: str) -> Journal:
             return stack.enter_context(open_journal(url))
 
         first = opened(f"sqlite:///{folder / 'first.db'}?synchronous=normal")
-        fill(first, runs)
+        fill(first, options.runs)
         second = opened(database)
         third = opened(f"sqlite:///{folder / 'third.db'}")
         fourth = opened(f"sqlite:///{folder / 'fourth.db'}")
@@ -76,15 +77,18 @@ def main() -> None:
         for name, work in steps.items():
             ratio = seconds(work) / verified
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            print(
-                f"{name}  {ratio:5.1f} x the time of a verify, {peak:.0f} MiB at most", flush=True
+            yield Figure(
+                f"{name}, {first.position():,} events",
+                "one `verify` of the source",
+                [ratio],
+                "less",
+                note=f"{peak:.0f} MiB at most",
             )
         for number, journal in enumerate((first, second, fourth), start=1):
             journal.export_to(folder / f"{number}.jsonl")
             assert (folder / f"{number}.jsonl").read_bytes() == (folder / "third").read_bytes()
             assert journal.verify().findings == []
-        print(f"{first.position():,} events: all exports are equal, and every journal is sound")
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, figures, SETTINGS)

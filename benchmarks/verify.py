@@ -4,15 +4,14 @@ For each round: the bare loop (the events in the order of streams and versions, 
 records and outbox, orjson on each), `verify`, and a rebuild of records that are right, each by this
 process alone and by one process for each core, as the commands do it. Ratios are of events per
 second. Then how much a writer's checkpoints slow down while `runjournal verify` goes on in
-processes of its own, and the most memory of any process. Beside it, how much the checkpoints slow
-down while as many processes of the same priority only compute and touch no database: where writer,
-server and verify share all the cores, less than that is not to be had.
+processes of its own, and the most memory of any process. Beside it, how much they slow down while
+as many processes of the same priority only compute and touch no database: where writer, server and
+verify share all the cores, less than that is not to be had.
 
-    python -m benchmarks.verify [RUNS] [URL]
+    python -m benchmarks.verify
 
-RUNS runs of six events each, the delivery's among them (20,000 by default; 200,000 make 1,200,000
-events). Without a URL a SQLite file in a temporary folder; a database at a URL that holds runs
-already is measured as it is.
+Each run has six events, the delivery's among them: --runs 200000 makes 1,200,000. Without --url a
+SQLite file in a temporary folder; a database at a URL that holds runs already is measured as it is.
 """
 
 from __future__ import annotations
@@ -24,7 +23,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +36,18 @@ from runjournal.adapters.projecting.rebuilding import RebuildProgress
 from runjournal.domain.history_store import TABLES, Table
 from runjournal.domain.ports import Change, Guard
 
-from .interleaved import PAYLOADS
+from .figure import Figure, Settings, rates, run
+from .interleaved import PAYLOADS, Turn, in_rounds
 
-ROUNDS = 3
+SETTINGS: Settings = {
+    "rounds": (3, 1),
+    "runs": (20_000, 300),
+    "url": (None, None),
+    "watched": (10.0, 0.5),
+}
 PAGE = 2000
-#: Checkpoints a second of the writer beside, and seconds it is watched alone.
-PACE, WATCHED = 200, 10.0
+#: Checkpoints a second of the writer beside.
+PACE = 200
 
 
 def fill(journal: Journal, runs: int) -> None:
@@ -85,9 +91,13 @@ def bare(journal: Journal, tables: Sequence[Table] = TABLES) -> int:
     return bare_events(journal)
 
 
-def rate(work: Callable[[], int]) -> float:
-    begun = time.perf_counter()
-    return work() / (time.perf_counter() - begun)
+def per_event(work: Callable[[], int]) -> Turn:
+    def turn() -> float:
+        begun = time.perf_counter()
+        events = work()
+        return (time.perf_counter() - begun) / events
+
+    return turn
 
 
 def verified(journal: Journal, processes: PartProcesses | None) -> int:
@@ -129,71 +139,78 @@ def percentiles_beside(journal: Journal, work: Callable[[], object]) -> list[flo
     return statistics.quantiles(took, n=100)
 
 
-def verify_by_command(url: str) -> None:
-    verify = [sys.executable, "-m", "runjournal.adapters.cli.main", "--db", url, "verify"]
-    subprocess.run(verify, check=True, capture_output=True)
-
-
-def compute() -> None:
+def compute(seconds: float) -> None:
     """As many processes as verify starts, of the same priority, that touch no database."""
     spin = [sys.executable, "-c", "import os\nos.nice(10)\nwhile True: pass"]
     spinning = [subprocess.Popen(spin) for _ in range(usable_cores())]
-    time.sleep(WATCHED)
+    time.sleep(seconds)
     for process in spinning:
         process.kill()
         process.wait()
 
 
-def beside(journal: Journal, url: str) -> None:
-    """How a writer's checkpoints slow down beside verify."""
-    works = {"verify": lambda: verify_by_command(url), "processes that only compute": compute}
-    alone = percentiles_beside(journal, lambda: time.sleep(WATCHED))
-    for name, work in works.items():
-        with_it = percentiles_beside(journal, work)
-        shown = ", ".join(f"p{n} {with_it[n - 1] / alone[n - 1]:.2f}" for n in (50, 90, 99))
-        print(f"a writer's checkpoints beside {name}: {shown} of alone")
+def beside(journal: Journal, url: str, watched: float, backend: str) -> Iterator[Figure]:
+    """How a writer's checkpoints slow down beside verify, and how beside mere computing."""
+    verify = [sys.executable, "-m", "runjournal.adapters.cli.main", "--db", url, "verify"]
+    alone = percentiles_beside(journal, lambda: time.sleep(watched))
+    with_verify = percentiles_beside(
+        journal, lambda: subprocess.run(verify, check=True, capture_output=True)
+    )
+    computing = percentiles_beside(journal, lambda: compute(watched))
+    for n in (50, 99):
+        what = f"p{n} of a writer's checkpoints beside `verify`, {backend}"
+        for against, divisor in (
+            ("the writer alone", alone),
+            ("the writer beside processes that only compute", computing),
+        ):
+            yield Figure(what, against, [with_verify[n - 1] / divisor[n - 1]], "less", aside=n < 99)
 
 
-def measure(journal: Journal, url: str, runs: int) -> None:
+def measure(journal: Journal, url: str, options: Namespace) -> Iterator[Figure]:
     if not journal.runs(limit=1):
-        fill(journal, runs)
+        fill(journal, options.runs)
     processes = PartProcesses(url)
+    cores = f"{usable_cores()} processes"
     works: dict[str, Callable[[], int]] = {
         "bare": lambda: bare(journal),
         "bare, events alone": lambda: bare_events(journal),
-        "verify": lambda: verified(journal, None),
-        "verify, a process a core": lambda: verified(journal, processes),
-        "rebuild": lambda: rebuilt(journal, None),
-        "rebuild, a process a core": lambda: rebuilt(journal, processes),
+        "`verify`, 1 process": lambda: verified(journal, None),
+        f"`verify`, {cores}": lambda: verified(journal, processes),
+        "a rebuild of the records, 1 process": lambda: rebuilt(journal, None),
+        f"a rebuild of the records, {cores}": lambda: rebuilt(journal, processes),
     }
-    took: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(ROUNDS):
-        for name, work in works.items():
-            took[name].append(rate(work))
+    took = in_rounds({name: per_event(work) for name, work in works.items()}, options.rounds)
+    backend = "Postgres" if url.startswith("postgres") else "SQLite"
+    events = f"{bare_events(journal):,} events"
     for name in list(works)[2:]:
-        each = [r / b for r, b in zip(took[name], took["bare"], strict=True)]
-        alone = [r / b for r, b in zip(took[name], took["bare, events alone"], strict=True)]
-        print(
-            f"{name:26} {statistics.median(each):.2f} of the bare loop (rounds {min(each):.2f}"
-            f" to {max(each):.2f}); {statistics.median(alone):.2f} of one without the rows"
-        )
-    print(f"{bare_events(journal):,} events, {usable_cores()} cores")
-    beside(journal, url)
+        for base, against in (
+            ("bare", "a bare loop that reads and decodes the rows"),
+            ("bare, events alone", "a bare loop over the events alone"),
+        ):
+            ratios = rates(took, name, base)
+            yield Figure(
+                f"{name}, {events}, {backend}", against, ratios, "more", aside=base != "bare"
+            )
+    yield from beside(journal, url, options.watched, backend)
     sizes = [
         resource.getrusage(who).ru_maxrss / 1024
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     ]
-    print(f"most memory: {sizes[0]:,.0f} MiB here, {sizes[1]:,.0f} MiB in any other process")
+    yield Figure(
+        f"most memory of any process that verifies, {events}, {backend}",
+        "300 MiB",
+        [max(sizes) / 300],
+        "less",
+        aside=True,
+    )
 
 
-def main() -> None:
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
+def figures(options: Namespace) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder:
-        own = f"sqlite:///{Path(folder) / 'runs.db'}?synchronous=normal"
-        url = sys.argv[2] if len(sys.argv) > 2 else own
+        url = options.url or f"sqlite:///{Path(folder) / 'runs.db'}?synchronous=normal"
         with open_journal(url) as journal:
-            measure(journal, url, runs)
+            yield from measure(journal, url, options)
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, figures, SETTINGS)

@@ -7,12 +7,13 @@ from .statements import RECORD, RECORD_TYPES
 from .wire import BYTES, BYTESES, INT8, INT8S, MOMENT, TEXT, TEXTS, statement
 
 #: Along the index of ended runs; `ended_at` is a column of its own, because an index on
-#: `updated_at` would make every checkpoint touch it.
+#: `updated_at` would make every checkpoint touch it. From the page's beginning on (see LIST).
 ENDED = statement(
     "ended",
     f"""
     SELECT {RECORD} FROM @runs
-    WHERE ended_at < $1 AND ($2::timestamptz IS NULL OR (ended_at, run_id) > ($2, $3))
+    WHERE ended_at < $1
+        AND (ended_at, run_id) > (coalesce($2::timestamptz, '-infinity'), coalesce($3, ''))
     ORDER BY ended_at, run_id LIMIT $4
     """,
     (MOMENT, MOMENT, TEXT, INT8),

@@ -140,14 +140,17 @@ GET = statement(
     (TEXT,),
     (*RECORD_TYPES, MOMENT),
 )
-#: Filters that are not asked for are NULL; the order of creation is the order of the pages.
+#: Filters that are not asked for are NULL; the order of creation is the order of the pages. Where
+#: a page begins is no OR: one would make the index be read from its start for each page.
 LIST = statement(
     "list",
     f"""
     SELECT {RECORD} FROM @runs
     WHERE ($1::text IS NULL OR status = $1) AND ($2::text IS NULL OR kind = $2)
-        AND ($3::text IS NULL
-             OR (created_at, run_id) > ((SELECT created_at FROM @runs WHERE run_id = $3), $3))
+        AND (created_at, run_id) > (
+            CASE WHEN $3::text IS NULL THEN '-infinity'
+                 ELSE (SELECT created_at FROM @runs WHERE run_id = $3) END,
+            coalesce($3, ''))
     ORDER BY created_at, run_id LIMIT $4
     """,
     (TEXT, TEXT, TEXT, INT8),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from .statements import RECORD
+from .statements import FIRST, RECORD
 
 _ENDED = "status IN ('completed', 'failed', 'cancelled')"
-#: Along the index of ended runs, so that what goes on is not looked at.
+#: Along the index of ended runs, from the page's beginning on (see LIST_RUNS).
 ENDED = (
     f"SELECT {RECORD} FROM runs WHERE {_ENDED} AND updated_at < ?1"
-    " AND (?2 IS NULL OR (updated_at, run_id) > (?2, ?3)) ORDER BY updated_at, run_id LIMIT ?4"
+    f" AND (updated_at, run_id) > (coalesce(?2, {FIRST}), coalesce(?3, ''))"
+    " ORDER BY updated_at, run_id LIMIT ?4"
 )
 #: The same runs again, within the transaction that removes them.
 ENDED_RUN = f"SELECT {RECORD} FROM runs WHERE run_id = ? AND {_ENDED}"

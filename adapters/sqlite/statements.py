@@ -240,11 +240,14 @@ DELIVERIES_FOR_ATTENTION = (
 # Reading.
 
 GET_RUN = f"SELECT {RECORD} FROM runs WHERE run_id = ?"
-#: Filters that are not asked for are NULL; the order of creation is the order of the pages.
+#: Before every instant that can be stored.
+FIRST = "-9223372036854775808"
+#: Filters that are not asked for are NULL; the order of creation is the order of the pages. Where
+#: a page begins is no OR: one would make the index be read from its start for each page.
 LIST_RUNS = (
     f"SELECT {RECORD} FROM runs WHERE (?1 IS NULL OR status = ?1) AND (?2 IS NULL OR kind = ?2)"
-    " AND (?3 IS NULL OR (created_at, run_id) >"
-    " ((SELECT created_at FROM runs WHERE run_id = ?3), ?3))"
+    f" AND (created_at, run_id) > (CASE WHEN ?3 IS NULL THEN {FIRST}"
+    " ELSE (SELECT created_at FROM runs WHERE run_id = ?3) END, coalesce(?3, ''))"
     " ORDER BY created_at, run_id LIMIT ?4"
 )
 READ_STREAM = (
