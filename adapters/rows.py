@@ -113,7 +113,7 @@ def record_of(
             orjson.loads(body),
         )
     except _MISFITS as e:
-        raise _unreadable(f"run {run_id!r}", e) from e
+        raise unreadable(f"run {run_id!r}", _problem(e)) from e
 
 
 def delivery_body_of(record: DeliveryRecord, cipher: Cipher | None) -> bytes:
@@ -149,7 +149,7 @@ def delivery_of(
             orjson.loads(body),
         )
     except _MISFITS as e:
-        raise _unreadable(f"delivery {invocation_id!r}", e) from e
+        raise unreadable(f"delivery {invocation_id!r}", _problem(e)) from e
 
 
 def tombstone_row(tombstone: Tombstone, cipher: Cipher | None) -> Tombstone:
@@ -197,8 +197,12 @@ def readable_deliveries(
     return found
 
 
-def _unreadable(what: str, e: Exception) -> RunStoreError:
-    problem = e.errors()[0]["msg"] if isinstance(e, ValidationError) else str(e)
+def _problem(e: Exception) -> str:
+    return e.errors()[0]["msg"] if isinstance(e, ValidationError) else str(e)
+
+
+def unreadable(what: str, problem: str) -> RunStoreError:
+    """The error for the row of a run or a delivery that cannot be read."""
     return RunStoreError(
         RUN_INTEGRITY_ERROR,
         "unreadable_record",

@@ -124,6 +124,18 @@ def test_a_deadline_is_no_fact(stored: Journal, sql: Sql) -> None:
     assert kinds(stored) == []
 
 
+def test_a_deadline_that_is_no_time_is_named_and_put_right(stored: Journal, sql: Sql) -> None:
+    """No event tells it, and the record cannot be read with it."""
+    far = 2**62 if "sqlite" in type(stored.store).__module__ else "infinity"
+    sql("UPDATE runs SET ready_at = ? WHERE run_id IN ('held-0', 'queued-0')", far)
+    with refused("RUN_INTEGRITY_ERROR", "unreadable_record"):
+        stored.get("held-0")
+    assert kinds(stored) == [("record", "run/held-0"), ("record", "run/queued-0")]
+    assert stored.rebuild("run_records").repaired == 2
+    assert kinds(stored) == []
+    assert stored.get("held-0") is not None
+
+
 def test_differences_are_named_field_by_field(stored: Journal, sql: Sql) -> None:
     sql("UPDATE runs SET kind = 'x', fencing_token = 7 WHERE run_id = 'done-0'")
     (finding,) = stored.verify().findings
