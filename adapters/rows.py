@@ -39,8 +39,11 @@ def from_microseconds(microseconds: int) -> datetime:
     return EPOCH + timedelta(microseconds=microseconds)
 
 
-def _as_it_is(moment: datetime) -> datetime:
-    return moment
+def as_it_is(moment: Any) -> datetime:
+    """The instant, where the store gives one; raises OverflowError for what is beyond all."""
+    if isinstance(moment, datetime):
+        return moment
+    raise OverflowError("a time that is no date of ours")
 
 
 def _fields(part: Any) -> Any:
@@ -85,7 +88,7 @@ def record_of(
     cipher: Cipher | None,
     run_id: str,
     *columns: Any,
-    instant: Callable[[Any], datetime] = _as_it_is,
+    instant: Callable[[Any], datetime] = as_it_is,
 ) -> RunRecord:
     """The record from the columns of its row, in the order of `run_records.from_row`.
 
@@ -126,7 +129,7 @@ def delivery_of(
     cipher: Cipher | None,
     invocation_id: str,
     *columns: Any,
-    instant: Callable[[Any], datetime] = _as_it_is,
+    instant: Callable[[Any], datetime] = as_it_is,
 ) -> DeliveryRecord:
     """The delivery from the columns of its row, in the order of `delivery_outbox.from_row`.
 

@@ -11,7 +11,7 @@ from ...domain.ports import StoredEvent
 from ...domain.record import RunRecord
 from ...domain.tombstone import Tombstone
 from ..ciphering import Cipher
-from ..images import image_of
+from ..images import image_of, unreadable_image
 from ..rows import delivery_of, from_microseconds, record_of, tombstone_of, unreadable
 from .shapes import Shape, damaged
 
@@ -92,7 +92,7 @@ def row_image_of(table: Table, row: tuple[Any, ...], cipher: Cipher | None) -> t
     if readable and _IMAGES[table].fits(tuple(columns)):
         return key, image_of(table, tuple(columns), cipher)
     version, head = _known(version, head)
-    return key, Image(version, head, "", None)
+    return key, unreadable_image(version, head)
 
 
 def head_of(row: tuple[Any, ...]) -> tuple[Any, Head]:
