@@ -173,10 +173,12 @@ RENEW = (
     " WHERE run_id = ? AND fencing_token = ? AND status = 'running' AND ready_at > ?"
     " RETURNING ready_at"
 )
-#: Kinds that have anything to claim, by hopping along the partial index.
+#: Kinds that have anything to claim, by hopping along the partial index. Only in a damaged row is a
+#: kind NULL, which comes first and would end the hopping; SQLite takes IS NOT NULL for granted.
 CLAIMABLE_KINDS = (
     "WITH RECURSIVE k (kind) AS ("
-    " SELECT (SELECT kind FROM runs WHERE ready_at IS NOT NULL ORDER BY kind LIMIT 1)"
+    " SELECT (SELECT kind FROM runs WHERE ready_at IS NOT NULL AND kind >= ''"
+    "         ORDER BY kind LIMIT 1)"
     " UNION ALL"
     " SELECT (SELECT kind FROM runs WHERE ready_at IS NOT NULL AND kind > k.kind"
     "         ORDER BY kind LIMIT 1) FROM k WHERE k.kind IS NOT NULL"

@@ -60,14 +60,14 @@ class LooseTables:
                     )
                     file.execute("UPDATE sqlite_schema SET sql = ? WHERE name = ?", (loose, name))
 
-    def copies(self, table: str, column: str) -> Iterator[Any]:
+    def copies(self, table: str, column: str, *, every: bool = PROVE) -> Iterator[Any]:
         """Make a copy at `url` for each wrong type that the row can hold; the value in it."""
         wrong = [value for kind, value in VALUES.items() if kind not in self.columns[table, column]]
         turn = list(self.columns).index((table, column)) % len(wrong)
-        for value in wrong if PROVE else wrong[turn:] + wrong[:turn]:
+        for value in wrong[turn:] + wrong[:turn]:
             if self._copy(table, column, value):
                 yield value
-                if not PROVE:
+                if not every:
                     return
 
     def _copy(self, table: str, column: str, value: Any) -> bool:

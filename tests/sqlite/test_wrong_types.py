@@ -57,7 +57,8 @@ def test_every_reading_of_every_column(tables: LooseTables, table: str) -> None:
                     journal.rebuild("run_records")
                     journal.rebuild("delivery_outbox")
                     assert not found_by(journal.verify), (cell, value)
-                    assert not refusals(journal), (cell, value)
+                    assert {"done-0", "queued-0"} <= {run.run_id for run in journal.runs()}
+                    assert len(journal.deliveries()) == 4
                 else:
                     assert (
                         table not in ("runs", "delivery_outbox")
@@ -66,8 +67,8 @@ def test_every_reading_of_every_column(tables: LooseTables, table: str) -> None:
                     ), (cell, value)
 
 
-#: Of these in the bounded form: the rest differs only in where it is noticed.
-CELLS = [("events", "state"), ("runs", "version")]
+#: In the bounded form only this one: the others differ in where they are noticed.
+CELLS = [("events", "state")]
 
 
 def test_every_reading_command(tables: LooseTables) -> None:
@@ -83,7 +84,7 @@ def test_every_reading_command(tables: LooseTables) -> None:
 
 @pytest.mark.parametrize("column", ["kind", "ready_at", "updated_at", "body", "run_id"])
 def test_a_run_of_another_type_holds_up_no_other(tables: LooseTables, column: str) -> None:
-    for _ in tables.copies("runs", column):
+    for _ in tables.copies("runs", column, every=True):
         with open_journal(tables.url) as journal:
             claimed = journal.ledger(owner="other").claim(limit=50)
             assert {"back-0", "resumed-0"} <= {lease.run_id for lease in claimed}
