@@ -39,6 +39,11 @@ def image_of(table: Table, row: tuple[Any, ...], cipher: Cipher | None) -> Image
     return Image(version, head, status, tuple(rest))
 
 
+def unreadable_image(version: int, head: str) -> Image:
+    """The image of a row that cannot be read: it equals no other."""
+    return Image(version, head, "", None)
+
+
 def image_of_record(record: RunRecord | DeliveryRecord, moment: Callable[[datetime], Any]) -> Image:
     """The image of the row that is right for this record."""
     version, head, status, *rest = columns_of(record, moment, None)

@@ -39,8 +39,11 @@ def from_microseconds(microseconds: int) -> datetime:
     return EPOCH + timedelta(microseconds=microseconds)
 
 
-def _as_it_is(moment: datetime) -> datetime:
-    return moment
+def as_it_is(moment: Any) -> datetime:
+    """The instant, where the store gives one; raises OverflowError for what is beyond all."""
+    if isinstance(moment, datetime):
+        return moment
+    raise OverflowError("a time that is no date of ours")
 
 
 def _fields(part: Any) -> Any:
@@ -85,7 +88,7 @@ def record_of(
     cipher: Cipher | None,
     run_id: str,
     *columns: Any,
-    instant: Callable[[Any], datetime] = _as_it_is,
+    instant: Callable[[Any], datetime] = as_it_is,
 ) -> RunRecord:
     """The record from the columns of its row, in the order of `run_records.from_row`.
 
@@ -113,7 +116,7 @@ def record_of(
             orjson.loads(body),
         )
     except _MISFITS as e:
-        raise _unreadable(f"run {run_id!r}", e) from e
+        raise unreadable(f"run {run_id!r}", _problem(e)) from e
 
 
 def delivery_body_of(record: DeliveryRecord, cipher: Cipher | None) -> bytes:
@@ -126,7 +129,7 @@ def delivery_of(
     cipher: Cipher | None,
     invocation_id: str,
     *columns: Any,
-    instant: Callable[[Any], datetime] = _as_it_is,
+    instant: Callable[[Any], datetime] = as_it_is,
 ) -> DeliveryRecord:
     """The delivery from the columns of its row, in the order of `delivery_outbox.from_row`.
 
@@ -149,7 +152,7 @@ def delivery_of(
             orjson.loads(body),
         )
     except _MISFITS as e:
-        raise _unreadable(f"delivery {invocation_id!r}", e) from e
+        raise unreadable(f"delivery {invocation_id!r}", _problem(e)) from e
 
 
 def tombstone_row(tombstone: Tombstone, cipher: Cipher | None) -> Tombstone:
@@ -197,8 +200,12 @@ def readable_deliveries(
     return found
 
 
-def _unreadable(what: str, e: Exception) -> RunStoreError:
-    problem = e.errors()[0]["msg"] if isinstance(e, ValidationError) else str(e)
+def _problem(e: Exception) -> str:
+    return e.errors()[0]["msg"] if isinstance(e, ValidationError) else str(e)
+
+
+def unreadable(what: str, problem: str) -> RunStoreError:
+    """The error for the row of a run or a delivery that cannot be read."""
     return RunStoreError(
         RUN_INTEGRITY_ERROR,
         "unreadable_record",

@@ -21,7 +21,7 @@ from .checks import (
 from .engine import Engine, Instant
 from .errors import RunStoreError
 from .lease_readings import LeaseReadings
-from .ports import LeaseRef, Reply
+from .ports import LeaseRef, Reading, Reply
 from .record import RunRecord
 from .writer import HolderWriter
 
@@ -259,6 +259,10 @@ class RunLeaseHandle(LeaseReadings):
     def examine(self) -> None:
         """Find out why a renewal was not answered; latches the loss if it is one."""
         self._writer.examine()
+
+    def overtaken(self, record: RunRecord, now: datetime) -> None:
+        """Take note that the run was granted again under this very owner."""
+        self._writer.examine(Reading(record, now))
 
     def lose(self, error: RunStoreError) -> None:
         """Latch a loss that was learnt elsewhere; the first one stays."""

@@ -76,7 +76,8 @@ class RunLedger(RunOperator):
         self.beat = beat
         super().__init__(Engine(store, codec, ids, ticks, make_lock, clock, limits, authorizer))
         self._on_loss = on_loss
-        self._handles: set[RunLeaseHandle] = set()
+        self._handles: dict[str, RunLeaseHandle] = {}
+        self._changing = make_lock()
         self._adopted: WeakSet[AdoptedLease] = WeakSet()
 
     # Leases.
@@ -87,7 +88,8 @@ class RunLedger(RunOperator):
         heartbeat  renew in the background every `heartbeat_every` seconds
 
         An expired lease is taken over: token and attempt grow. After a release only the token
-        grows. Acquiring again under the same owner fences the older handle. Raises RUN_LEASE_HELD,
+        grows. Acquiring again under the same owner fences the older handle: one of this ledger is
+        lost at once, one elsewhere finds out at its next beat or call. Raises RUN_LEASE_HELD,
         RUN_ALREADY_TERMINAL, RUN_SUSPENDED; RUN_LIMIT_EXCEEDED / attempts or run_seconds when they
         are used up and the run was ended for it (`error.record`); RUN_LIMIT_EXCEEDED otherwise
         when another host let the run grow beyond what this one allows.
@@ -172,7 +174,7 @@ class RunLedger(RunOperator):
 
     def release_all(self, reason: str | None = None) -> None:
         """Release every lease of this ledger that is still held; losses are passed over."""
-        for handle in list(self._handles):
+        for handle in self.handles:
             try:
                 handle.release(reason=reason)
             except RunStoreError:
@@ -183,7 +185,7 @@ class RunLedger(RunOperator):
     @property
     def handles(self) -> list[RunLeaseHandle]:
         """The handles that still hold a lease as far as they know."""
-        return list(self._handles)
+        return list(self._handles.values())
 
     def beat_once(self, handles: Sequence[RunLeaseHandle]) -> None:
         """Renew these leases in one trip and find out about those that were not answered."""
@@ -199,6 +201,7 @@ class RunLedger(RunOperator):
     def forked(self, owner: str) -> None:
         """In the child of a fork: the leases are the parent's, and the owner's name too."""
         self.owner = owner
+        self._changing = self._engine.make_lock()  # a thread that is not here may have it
         for handle in [*self.handles, *self._adopted]:
             handle.lose(
                 RunStoreError(
@@ -236,13 +239,22 @@ class RunLedger(RunOperator):
         self, record: RunRecord, reply: Reply, at: Instant, heartbeat: bool
     ) -> RunLeaseHandle:
         handle = RunLeaseHandle(self._engine, self.beat, record, reply, at, self._ended)
-        self._handles.add(handle)
         if self._on_loss is not None:
             handle.on_lost(self._on_loss)
         if heartbeat:
             self.beat.watch(handle)
+        with self._changing:
+            last = self._handles.get(record.run_id)
+            # Another thread may have acquired it again meanwhile.
+            newer = last if last and last.fencing_token > handle.fencing_token else handle
+            self._handles[record.run_id] = newer
+        older = last if newer is handle else handle
+        if older is not None:
+            older.overtaken(newer.record, reply.now)
         return handle
 
     def _ended(self, handle: RunLeaseHandle) -> None:
-        self._handles.discard(handle)
+        with self._changing:
+            if self._handles.get(handle.run_id) is handle:
+                del self._handles[handle.run_id]
         self.beat.unwatch(handle)

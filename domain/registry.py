@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from pydantic import AwareDatetime, ValidationError
@@ -11,7 +12,6 @@ from pydantic import AwareDatetime, ValidationError
 from .errors import RUN_INTEGRITY_ERROR, RunStoreError
 from .events import Event, Outcome, TookOver
 from .frozen import FrozenDict
-from .trusted import TrustedModel
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -67,9 +67,10 @@ class EventRegistry:
     def revive(self, stream: str, version: int, topic: str, fields: dict[str, Any]) -> Event | None:
         """The event from stored fields that are known to be what this code wrote; None: build it.
 
-        Without validation, at a fifth of its cost. Only for an event whose bytes are linked into
-        its stream's hash chain: then they were validated when they were written. The fields become
-        the event's own; where it is None, they may have been changed.
+        At a fifth of the cost of validation: of each field only the type is looked at. Only for an
+        event whose bytes are linked into its stream's hash chain: then they were validated when
+        they were written, unless somebody made the whole chain anew. The fields become the event's
+        own; where it is None, they may have been changed.
         """
         reviver = self._revivers.get(topic)
         return None if reviver is None else reviver(stream, version, fields)
@@ -107,35 +108,55 @@ class EventRegistry:
 Reviver = Callable[[str, int, dict[str, Any]], Event | None]
 
 
-def _part(model: type[TrustedModel]) -> Callable[[dict[str, Any]], TrustedModel]:
-    """What makes a part of an event from its stored fields, where these are all there."""
-    names = set(model.model_fields)
-
-    def convert(stored: dict[str, Any]) -> TrustedModel:
-        if stored.keys() != names:
-            raise ValueError(f"not the fields of {model.__name__}")
-        return model.trusted(stored, names)
-
-    return convert
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("a time without a zone")
+    return moment
 
 
-_took_over = _part(TookOver)
+def _texts(stored: dict[str, Any]) -> FrozenDict[str, str]:
+    _check_texts(stored.values())
+    return FrozenDict(stored)
 
-#: How a stored value becomes a field's, by the field's annotation; others make `build` necessary.
-_CONVERTERS: dict[Any, Callable[[Any], Any] | None] = {
-    str: None,
-    str | None: None,
-    int: None,
-    int | None: None,
-    float: float,
-    bool: None,
-    Any: None,
-    AwareDatetime: datetime.fromisoformat,
-    AwareDatetime | None: lambda value: value and datetime.fromisoformat(value),
-    dict[str, str]: FrozenDict,
-    tuple[str, ...]: tuple,
-    Outcome: _part(Outcome),
-    TookOver | None: lambda value: value and _took_over(value),
+
+def _items(stored: list[Any]) -> tuple[str, ...]:
+    _check_texts(stored)
+    return tuple(stored)
+
+
+def _check_texts(values: Iterable[Any]) -> None:
+    if not all(type(value) is str for value in values):
+        raise TypeError("not a text")
+
+
+class _Way(NamedTuple):
+    """How a stored value becomes a field's.
+
+    kind     the type that it must have; None: any
+    convert  what makes the field of it; None: it is the field's already
+    """
+
+    kind: type | None
+    convert: Callable[[Any], Any] | None = None
+
+
+#: By the field's annotation; others make `build` necessary, and so does another type than the
+#: field's own: null, which this code does not write, or what somebody else wrote.
+_WAYS: dict[Any, _Way] = {
+    str: _Way(str),
+    str | None: _Way(str),
+    int: _Way(int),
+    int | None: _Way(int),
+    float: _Way(None, float),
+    bool: _Way(bool),
+    Any: _Way(None),
+    AwareDatetime: _Way(str, _moment),
+    AwareDatetime | None: _Way(str, _moment),
+    dict[str, str]: _Way(dict, _texts),
+    tuple[str, ...]: _Way(list, _items),
+    Outcome: _Way(dict, Outcome.model_validate),
+    TookOver | None: _Way(dict, TookOver.model_validate),
 }
 #: Shapes of stored events that are remembered for one topic; this code writes far fewer.
 _SHAPES = 64
@@ -144,6 +165,8 @@ _SHAPES = 64
 class _Plan(NamedTuple):
     """What makes an event of stored fields with just these names: found once, not for each."""
 
+    pick: Callable[[dict[str, Any]], tuple[Any, ...]]
+    kinds: tuple[type, ...]
     missing: dict[str, Any]
     converters: list[tuple[str, Callable[[Any], Any]]]
     given: set[str]
@@ -152,7 +175,7 @@ class _Plan(NamedTuple):
 def _reviver(event: type[Event]) -> Reviver | None:
     """What makes events of this class from their stored fields; None where that takes `build`."""
     fields = event.model_fields
-    if not all(field.annotation in _CONVERTERS for field in fields.values()):
+    if not all(field.annotation in _WAYS for field in fields.values()):
         return None
     plans: dict[tuple[str, ...], _Plan] = {}
     current, trusted = event.schema_version, event.trusted
@@ -168,7 +191,9 @@ def _reviver(event: type[Event]) -> Reviver | None:
                 plans[shape] = plan
         if stored.pop("schema_version") != current:
             return None
-        missing, converters, given = plan
+        pick, kinds, missing, converters, given = plan
+        if tuple(map(type, pick(stored))) != kinds:
+            return None
         try:
             for name, convert in converters:
                 stored[name] = convert(stored[name])
@@ -194,12 +219,12 @@ def _plan(event: type[Event], given: set[str]) -> _Plan | None:
         for name, field in fields.items()
         if name not in given | columns
     }
-    converters = [
-        (name, convert)
-        for name, field in fields.items()
-        if name in given and (convert := _CONVERTERS[field.annotation]) is not None
-    ]
-    return _Plan(missing, converters, given - {"schema_version"})
+    ways = {name: _WAYS[field.annotation] for name, field in fields.items() if name in given}
+    kinds = {name: way.kind for name, way in ways.items() if way.kind is not None}
+    converters = [(name, way.convert) for name, way in ways.items() if way.convert is not None]
+    # Several at least: every event has a time and two hashes.
+    pick = itemgetter(*kinds)
+    return _Plan(pick, tuple(kinds.values()), missing, converters, given - {"schema_version"})
 
 
 def _integrity(reason: str, message: str) -> RunStoreError:

@@ -12,6 +12,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import NamedTuple
 
+from .errors import RUN_INTEGRITY_ERROR, RunStoreError
 from .events import Event, run_stream
 from .record import AppliedCommand, RunRecord
 
@@ -42,8 +43,15 @@ class Tombstone(NamedTuple):
 
     @property
     def record(self) -> RunRecord | None:
-        """The run's record in short. Raises pydantic's ValidationError for a damaged one."""
-        return None if self.body is None else RunRecord.model_validate_json(self.body)
+        """The run's record in short. Raises RUN_INTEGRITY_ERROR / unreadable_record."""
+        try:
+            return None if self.body is None else RunRecord.model_validate_json(self.body)
+        except ValueError as e:
+            raise RunStoreError(
+                RUN_INTEGRITY_ERROR,
+                "unreadable_record",
+                f"what is left of the pruned {self.stream} cannot be read",
+            ) from e
 
 
 def run_tombstone(

@@ -24,7 +24,7 @@ from .errors import (
 )
 from .events import RunEvent
 from .holding import require_holder
-from .ports import Guard, LeaseRef, Reply
+from .ports import Guard, LeaseRef, Reading, Reply
 from .record import Lease, RunRecord
 from .run import fold
 from .unsettled import DECIDE_TRIES, SETTLE_TRIES, contended, unknown_outcome
@@ -140,8 +140,11 @@ class HolderWriter:
         if self.lost is not None:
             raise self.lost
 
-    def examine(self) -> None:
-        """Find out why a renewal was not answered; latches the loss if it is one."""
+    def examine(self, seen: Reading | None = None) -> None:
+        """Find out whether the lease was lost, and latch it then.
+
+        seen  the run as it was just read or written; None: ask the store
+        """
         # A write in flight may be ending the lease right now, and will learn its own fate.
         if not self._lock.acquire(blocking=False):
             return
@@ -149,7 +152,7 @@ class HolderWriter:
             known = self._record
             if known.lease is None or self._unsettled is not None:
                 return
-            stored, now = self._engine.read(known.run_id)
+            stored, now = seen or self._engine.read(known.run_id)
             error = self._loss(stored, known.version, now)
             if error is not None:
                 self.lose(error)

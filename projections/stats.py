@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import TypeVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from ..domain.delivery import DeliveryStatus
+from ..domain.errors import RUN_INTEGRITY_ERROR, RunStoreError
 from ..domain.status import TERMINAL_STATUSES, RunLifecycleStatus
 from .inspection import Survey
 from .ports import ProjectionState
@@ -81,14 +83,14 @@ class JournalStats(_Part):
 
 
 def stats_of(survey: Survey, projections: Iterable[ProjectionState]) -> JournalStats:
-    """The numbers of a survey."""
+    """The numbers of a survey. Raises RUN_INTEGRITY_ERROR / unreadable_record."""
     queued = [g for g in survey.runs if g.status == RunLifecycleStatus.QUEUED]
     running = [g for g in survey.runs if g.status == RunLifecycleStatus.RUNNING]
     now = survey.now
     return JournalStats(
         at=now,
         runs=tuple(
-            RunCount(kind=g.kind, status=RunLifecycleStatus(g.status), count=g.runs)
+            RunCount(kind=g.kind, status=_known(RunLifecycleStatus, g.status), count=g.runs)
             for g in sorted(survey.runs)
         ),
         ready=sum(g.due for g in queued),
@@ -101,7 +103,7 @@ def stats_of(survey: Survey, projections: Iterable[ProjectionState]) -> JournalS
             now, (g.oldest for g in survey.runs if g.status in TERMINAL_STATUSES)
         ),
         deliveries=tuple(
-            DeliveryCount(status=DeliveryStatus(g.status), count=g.deliveries)
+            DeliveryCount(status=_known(DeliveryStatus, g.status), count=g.deliveries)
             for g in sorted(survey.deliveries)
         ),
         deliveries_waiting=sum(g.waiting for g in survey.deliveries),
@@ -119,6 +121,17 @@ def stats_of(survey: Survey, projections: Iterable[ProjectionState]) -> JournalS
         ),
         size_bytes=survey.size,
     )
+
+
+_Status = TypeVar("_Status", RunLifecycleStatus, DeliveryStatus)
+
+
+def _known(statuses: type[_Status], name: str) -> _Status:
+    try:
+        return statuses(name)
+    except ValueError as e:
+        message = f"rows of {name!r} are there, which is no status; `verify` names them"
+        raise RunStoreError(RUN_INTEGRITY_ERROR, "unreadable_record", message) from e
 
 
 def _age(now: datetime, moments: Iterable[datetime | None]) -> float | None:

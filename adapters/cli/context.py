@@ -63,14 +63,32 @@ def key_ring(given: Options) -> KeyRing | None:
     return KeyRing.from_file(given.key_file)
 
 
+def require_there(url: str) -> None:
+    """Refuse the address of a file that is not there, and leave it so.
+
+    A mistyped one must not be created, and then found to be empty.
+    """
+    from ...domain.checks import refuse
+
+    path = url.removeprefix("sqlite:///").partition("?")[0]
+    if url.startswith("sqlite:///") and not Path(path).exists():
+        raise refuse("address", f"there is no file {path!r}")
+
+
 @contextmanager
-def opened(ctx: typer.Context) -> Iterator[Journal]:
-    """The journal that --db names."""
+def opened(ctx: typer.Context, *, creates: bool = False) -> Iterator[Journal]:
+    """The journal that --db names.
+
+    creates  for commands that begin something: a file that is not there is made
+    """
     from ..opening import open_journal
 
     given = options(ctx)
+    url = given.db or DEFAULT_DB
+    if not creates:
+        require_there(url)
     with open_journal(
-        given.db or DEFAULT_DB,
+        url,
         schema=given.schema,
         pooler=given.pooler,
         cipher=key_ring(given),
@@ -79,12 +97,12 @@ def opened(ctx: typer.Context) -> Iterator[Journal]:
 
 
 @contextmanager
-def opened_ledger(ctx: typer.Context) -> Iterator[RunLedger]:
+def opened_ledger(ctx: typer.Context, *, creates: bool = False) -> Iterator[RunLedger]:
     """A ledger that writes where other processes will see it.
 
     A journal in this process's memory would accept the command and forget it at exit.
     """
-    with opened(ctx) as journal:
+    with opened(ctx, creates=creates) as journal:
         yield journal.ledger(require="cross-process")
 
 

@@ -150,7 +150,7 @@ def serve(
     from ..stopping import stopped_by_signals
 
     policy = DeliveryPolicy(keep_trying=keep_trying, retry_ambiguous=retry_ambiguous)
-    with opened(ctx) as journal:
+    with opened(ctx, creates=True) as journal:
         service = service_on(
             journal,
             gateways,

@@ -114,7 +114,7 @@ def exec_(
     from ..executing.taking import NotTaken, Wanted, take
 
     grace = 0.0 if grace == 0 else check_seconds(grace, "--grace")
-    with opened(ctx) as journal, _noted_signal() as noted:
+    with opened(ctx, creates=True) as journal, _noted_signal() as noted:
         ledger = journal.ledger(owner, ttl, require="cross-process")
         terms = Terms(
             grace, max_attempts, lambda: bool(noted), _hider(options(ctx)), journal.store.now

@@ -104,7 +104,8 @@ def _migrate_sqlite(ctx: typer.Context, url: str, dry_run: bool) -> None:
         _print(ctx, _look_into(path), None)
         return
     before = _look_into(path) if path.is_file() else State(str(path), 0, [])
-    with opened_ledger(ctx):  # opening a file brings it up to date, and refuses what is none
+    # Opening a file brings it up to date, and refuses what is none.
+    with opened_ledger(ctx, creates=True):
         after = _look_into(path)
     _print(ctx, after, list(range(before.version + 1, after.version + 1)))
 

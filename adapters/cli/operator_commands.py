@@ -57,7 +57,7 @@ def start(
         "actor": actor,
         "command_id": command_id,
     }
-    with opened_ledger(ctx) as ledger:
+    with opened_ledger(ctx, creates=True) as ledger:
         _answer(ctx, ledger.start(run_id, **arguments))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .context import key_ring, opened, options
+from .context import key_ring, opened, options, require_there
 from .exits import CONFLICT, INTEGRITY, one_line
 from .progress import progress
 
@@ -74,7 +74,7 @@ def import_(
     """
     from ..transfer.reading import ExportFile
 
-    with opened(ctx) as journal:
+    with opened(ctx, creates=True) as journal:
         _require_lasting(journal)
         told = ExportFile.told_events(file)
         with progress("importing", told and 2 * told) as advance:
@@ -98,7 +98,7 @@ def copy(
     from ..opening import open_journal
 
     given = options(ctx)
-    _require_there(source)
+    require_there(source)
     cipher = key_ring(given)
     with (
         open_journal(
@@ -119,15 +119,6 @@ def copy(
 def _require_lasting(journal: Journal) -> None:
     """A journal in this process's memory would be gone at exit."""
     journal.ledger(require="cross-process")
-
-
-def _require_there(url: str) -> None:
-    """A mistyped source must not be created, and then found to be empty."""
-    from ...domain.checks import refuse
-
-    path = url.removeprefix("sqlite:///").partition("?")[0]
-    if url.startswith("sqlite:///") and not Path(path).exists():
-        raise refuse("address", f"there is no file {path!r}")
 
 
 def _print_imported(ctx: typer.Context, done: Imported) -> None:

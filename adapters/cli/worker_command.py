@@ -87,7 +87,7 @@ def worker(
     from ..worker import Worker
 
     function, retry = load_function(handler, "--handler"), _retry_policy(max_attempts, backoff)
-    with _told_on_stderr(), opened(ctx) as journal:
+    with _told_on_stderr(), opened(ctx, creates=True) as journal:
         delivery = None if gateways is None else service_on(journal, gateways, leave_others=True)
         taking = Worker(journal, function, owner, ttl, grace, retry=retry, delivery=delivery)
         if once:

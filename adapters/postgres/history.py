@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import Any
 
 import psycopg
 from psycopg.sql import Identifier
@@ -15,7 +16,15 @@ from ...domain.ports import StoredEvent
 from ...domain.record import RunRecord
 from ...projections.run_records import due_at
 from ..ciphering import Cipher
-from ..images import BEYOND, columns_of, creation, image_of, image_of_record, key_of
+from ..images import (
+    BEYOND,
+    columns_of,
+    creation,
+    image_of,
+    image_of_record,
+    key_of,
+    unreadable_image,
+)
 from . import history_statements as sql
 from .delivery_statements import SET_ASIDE_DELIVERY
 from .log_statements import INSERT_EVENTS
@@ -48,13 +57,19 @@ class PostgresHistory(PostgresProcessRecorder):
         self, table: Table, after: str, upto: str | None, limit: int
     ) -> list[tuple[str, Image]]:
         rows = self.database.read(sql.IMAGES[table], after, BEYOND if upto is None else upto, limit)
-        return [(row[0], image_of(table, row, self.cipher)) for row in rows]
+        return [self._image(table, row) for row in rows]
 
     def images_of(self, table: Table, keys: Sequence[str]) -> dict[str, Image]:
         if not keys:
             return {}
         rows = self.database.read(sql.IMAGES_OF[table], keys)
-        return {row[0]: image_of(table, row, self.cipher) for row in rows}
+        return dict(self._image(table, row) for row in rows)
+
+    def _image(self, table: Table, row: tuple[Any, ...]) -> tuple[str, Image]:
+        *columns, readable = row
+        if readable:
+            return row[0], image_of(table, tuple(columns), self.cipher)
+        return row[0], unreadable_image(row[1], row[2])
 
     def heads_of(self, table: Table, keys: Sequence[str]) -> dict[str, Head]:
         rows = self.database.read(sql.HEADS_OF[table], keys)

@@ -49,24 +49,33 @@ DELIVERY: dict[str, Type] = {
 }
 _COLUMNS: dict[Table, dict[str, Type]] = {"run_records": RUN, "delivery_outbox": DELIVERY}
 
+#: Whether what no event tells can be read: a deadline or a due time.
+_DUE = (
+    "(ready_at IS NULL OR"
+    " (ready_at >= '0001-01-01 00:00:00Z' AND ready_at < '10000-01-01 00:00:00Z'))"
+)
+_READABLE: dict[Table, str] = {"run_records": _DUE, "delivery_outbox": "true"}
+
 #: Rows in the order of their keys. One range of the index: with a condition that may be NULL, each
 #: page would read on to the end of the table.
 IMAGES: dict[Table, Statement] = {
     table: statement(
         f"images_{table}",
-        f"SELECT {', '.join(columns)} FROM @{NAMES[table]} WHERE {_KEY[table]} > $1"
+        f"SELECT {', '.join(columns)}, {_READABLE[table]} FROM @{NAMES[table]}"
+        f" WHERE {_KEY[table]} > $1"
         f" AND {_KEY[table]} <= $2 ORDER BY {_KEY[table]} LIMIT $3",
         (TEXT, TEXT, INT8),
-        tuple(columns.values()),
+        (*columns.values(), BOOL),
     )
     for table, columns in _COLUMNS.items()
 }
 IMAGES_OF: dict[Table, Statement] = {
     table: statement(
         f"images_of_{table}",
-        f"SELECT {', '.join(columns)} FROM @{NAMES[table]} WHERE {_KEY[table]} = ANY ($1)",
+        f"SELECT {', '.join(columns)}, {_READABLE[table]} FROM @{NAMES[table]}"
+        f" WHERE {_KEY[table]} = ANY ($1)",
         (TEXTS,),
-        tuple(columns.values()),
+        (*columns.values(), BOOL),
     )
     for table, columns in _COLUMNS.items()
 }
@@ -88,13 +97,14 @@ def _set(columns: dict[str, Type]) -> str:
     return ", ".join(f"{name} = :{name}" for name in list(columns)[1:])
 
 
-#: A status that takes a due time keeps the one there is: a deadline is no fact, and not repaired.
+#: A status that takes a due time keeps the one there is, if it is one: a deadline is no fact, and
+#: not repaired.
 REPAIR_RUN = named(
     "repair_run",
     f"""
     UPDATE @runs SET {_set(RUN)}, attention = NULL,
         ready_at = CASE WHEN :status IN ('queued', 'running')
-                        THEN coalesce(ready_at, :ready_at) END
+                        THEN coalesce(CASE WHEN {_DUE} THEN ready_at END, :ready_at) END
     WHERE run_id = :run_id AND version = :stored RETURNING true
     """,
     {**RUN, "ready_at": MOMENT, "stored": INT8},

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...projections.inspection import Check, DeliveryGroup, RunGroup, Survey
 from ..indexes import missing_indexes
+from ..rows import unreadable
 from . import inspection_statements as sql
 from .log_statements import HIGHEST
 from .recorder import PostgresProcessRecorder
 from .schema import MIGRATIONS
 from .session import Session
+from .wire import Beyond
 
 #: With each of these off, what it costs.
 _MUST_BE_ON = {
@@ -23,8 +27,8 @@ class PostgresInspection(PostgresProcessRecorder):
     def survey(self) -> Survey:
         read = self.database.read
         ((now,),) = read(sql.NOW)
-        runs = [RunGroup(*row) for row in read(sql.RUN_GROUPS, now)]
-        deliveries = [DeliveryGroup(*row) for row in read(sql.DELIVERY_GROUPS)]
+        runs = [RunGroup(*_told(row)) for row in read(sql.RUN_GROUPS, now)]
+        deliveries = [DeliveryGroup(*_told(row)) for row in read(sql.DELIVERY_GROUPS)]
         ((position, _standby),) = read(HIGHEST)
         ((size,),) = read(sql.SIZE, self.database.schema)
         return Survey(now, runs, deliveries, position or 0, size)
@@ -72,6 +76,14 @@ class PostgresInspection(PostgresProcessRecorder):
                 "leave --pooler out",
             )
         return Check("pooler", "pass", "a pooler, as told" if told else "no pooler in between")
+
+
+def _told(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A group whose times can be told. Raises RUN_INTEGRITY_ERROR / unreadable_record."""
+    if any(isinstance(value, Beyond) for value in row):
+        what = " and ".join(repr(value) for value in row if isinstance(value, str))
+        raise unreadable(what, "a time that is no date of ours")
+    return row
 
 
 def _judged_switch(name: str, value: str) -> Check:

@@ -12,12 +12,13 @@ from ...domain.errors import RUN_STORE_UNAVAILABLE, RUN_VALIDATION_ERROR, RunSto
 from ...projections.ports import Poison, ProjectionState, RowWrite, Shadow
 from ...projections.projector import is_table_of, table_name
 from ..logs import fields
+from ..rows import unreadable
 from . import projection_statements as sql
 from .exclusion import PostgresExclusion
 from .log_statements import HIGHEST
 from .session import Session
 from .statements import BEGIN, COMMIT, SET_LOCK_TIMEOUT
-from .wire import Statement, quoted
+from .wire import Beyond, Statement, quoted
 
 log = logging.getLogger("runjournal.postgres")
 Found = TypeVar("Found")
@@ -36,11 +37,11 @@ class PostgresProjections(PostgresExclusion):
         return position or 0
 
     def projection_states(self) -> list[ProjectionState]:
-        return [ProjectionState(*row) for row in self.database.read(sql.STATES)]
+        return [_state(row) for row in self.database.read(sql.STATES)]
 
     def projection_state(self, name: str) -> ProjectionState | None:
         rows = self.database.read(sql.STATE, name)
-        return ProjectionState(*rows[0]) if rows else None
+        return _state(rows[0]) if rows else None
 
     def projection_row(self, name: str, key: str) -> tuple[ProjectionState | None, bytes | None]:
         state, rows = self._in_service(name, sql.row, key)
@@ -102,7 +103,7 @@ class PostgresProjections(PostgresExclusion):
             if stored is None or stored.table == state.table:
                 raise
             return None  # replaced, and dropped
-        return ProjectionState(*rows[0]) if rows else None
+        return _state(rows[0]) if rows else None
 
     def resume_projection(self, name: str, parked_at: int) -> bool:
         return bool(self.database.write(sql.RESUME, name, parked_at))
@@ -139,7 +140,7 @@ class PostgresProjections(PostgresExclusion):
             )[2]
 
         rows = self.database.transaction(work)
-        return ProjectionState(*rows[0]) if rows else None
+        return _state(rows[0]) if rows else None
 
     def drop_unused(self, name: str) -> list[str]:
         state = self.projection_state(name)
@@ -202,3 +203,10 @@ def _columns(writes: Sequence[RowWrite]) -> tuple[list[Any], ...]:
         [write.position for write in kept],
         [write.key for write in writes if write.body is None],
     )
+
+
+def _state(row: tuple[Any, ...]) -> ProjectionState:
+    """Where a projection stands. Raises RUN_INTEGRITY_ERROR / unreadable_record."""
+    if any(isinstance(value, Beyond) for value in row):
+        raise unreadable(f"projection {row[0]!r}", "a time that is no date of ours")
+    return ProjectionState(*row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -23,7 +23,7 @@ from .log_statements import INSERT_EVENTS
 from .recorder import PostgresProcessRecorder
 from .session import Session
 from .statements import BEGIN, COMMIT, ROLLBACK
-from .wire import Statement
+from .wire import Beyond, Statement
 
 #: Runs a statement, in or outside of a transaction.
 Run = Callable[..., list[tuple[Any, ...]]]
@@ -92,6 +92,8 @@ class PostgresPruning(PostgresProcessRecorder):
 
         def ended(row: tuple[Any, ...]) -> Ended:
             run_id, updated_at, child = row[0], row[7], children.get(row[0])
+            if isinstance(updated_at, Beyond):  # a damaged run stays, and is gone past
+                updated_at = datetime.min.replace(tzinfo=UTC)
             record = records.get(run_id)
             if record is None:
                 return Ended(run_id, updated_at, None, None, child, None)

@@ -32,8 +32,19 @@ def _moment(value: datetime) -> bytes:
     return _INT8.pack((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
 
 
-def _read_moment(data: bytes) -> datetime:
-    return _EPOCH + timedelta(microseconds=_INT8.unpack(data)[0])
+class Beyond(int):
+    """A timestamptz that no datetime is: infinity, or a year beyond 9999. No code of ours wrote it.
+
+    Where such a row is read it cannot be read, and the rows beside it can.
+    """
+
+
+def _read_moment(data: bytes) -> datetime | Beyond:
+    (microseconds,) = _INT8.unpack(data)
+    try:
+        return _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return Beyond(microseconds)
 
 
 def _array(item: Type) -> Callable[[Any], bytes]:

@@ -13,6 +13,7 @@ from ..ciphering import Cipher
 from ..rows import body_of, checkpoint_of, delivery_body_of
 from . import append_statements as sql
 from .session import Command
+from .wire import Beyond
 
 
 def write_command(
@@ -118,4 +119,8 @@ def lease_values(leases: Sequence[LeaseRef]) -> tuple[tuple[Any, ...], ...]:
 
 def renewals(rows: list[tuple[Any, ...]]) -> dict[str, Reply]:
     """The replies that RENEW's rows hold, by run."""
-    return {run_id: Reply(at, ready_at, moved) for run_id, at, ready_at, moved in rows}
+    return {
+        run_id: Reply(at, ready_at, moved)
+        for run_id, at, ready_at, moved in rows
+        if not isinstance(ready_at, Beyond)  # a damaged one: what became of the lease is not known
+    }

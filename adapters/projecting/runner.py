@@ -20,6 +20,7 @@ from ..clocks import ticks
 from ..codec import OrjsonCodec
 from ..event_log import PAGE, EventLog
 from ..logs import fields
+from ..rows import unreadable
 from ..stopping import Interrupt, idle
 from .projecting import Projecting, ProjectingStore
 
@@ -164,11 +165,12 @@ class ProjectionRunner:
     def get(self, key: str) -> Row | None:
         """The row under this key; None if there is none.
 
-        Raises RUN_CONFLICT / projection_version if another version of the projector made the rows.
+        Raises RUN_CONFLICT / projection_version if another version of the projector made the rows,
+        and RUN_INTEGRITY_ERROR / unreadable_record for a row that is damaged.
         """
         state, body = self._store.projection_row(self.name, check_identifier(key, "the key"))
         self._check_version(state)
-        return None if body is None else self._row(body)
+        return None if body is None else self._row(key, body)
 
     def rows(self, limit: int = 100, after: str | None = None) -> list[tuple[str, Row]]:
         """Rows with their keys, in the order of the keys; `after` is where the last page ended.
@@ -180,10 +182,13 @@ class ProjectionRunner:
             self.name, limit, check_optional(after, "the key")
         )
         self._check_version(state)
-        return [(key, self._row(body)) for key, body in found]
+        return [(key, self._row(key, body)) for key, body in found]
 
-    def _row(self, body: bytes) -> Row:
-        row: Row = self._projecting.codec.decode(body)
+    def _row(self, key: str, body: bytes) -> Row:
+        try:
+            row: Row = self._projecting.codec.decode(body)
+        except ValueError as e:
+            raise unreadable(f"row {key!r} of projection {self.name}", str(e)) from e
         return row
 
     def state(self) -> ProjectionState | None:

@@ -29,6 +29,8 @@ PATIENCE = 5.0
 WAL_LIMIT = 64 << 20
 
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+#: Python has no name for it yet.
+_CONSTRAINT_DATATYPE = 3091
 _open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
 _hushed: list[Database] = []
 _inherited: list[object] = []
@@ -239,7 +241,7 @@ class Database:
         if code in BUSY:
             return self._busy(PATIENCE)
         # A text that is no UTF-8 is refused by Python's module, and has no code.
-        if code in _DAMAGED or (code is None and "decode to UTF-8" in str(e)):
+        if code in _DAMAGED or (code is None and "decode to UTF-8" in str(e)) or _is_of_type(e):
             return self._damaged(e)
         if code == sqlite3.SQLITE_READONLY:
             return RunStoreError(RUN_VALIDATION_ERROR, "read_only", f"{self.path}: {e}")
@@ -254,6 +256,14 @@ class Database:
         return RunStoreError(
             RUN_STORE_UNAVAILABLE, "busy", f"{self.path} was locked by others for {seconds:.3g} s"
         )
+
+
+def _is_of_type(e: sqlite3.Error) -> bool:
+    """Whether a row could not be written again because of what was in it already.
+
+    What we write is of the right types.
+    """
+    return getattr(e, "sqlite_errorcode", None) == _CONSTRAINT_DATATYPE
 
 
 def _is_open_here(path: Path) -> bool:

@@ -23,6 +23,9 @@ from ..rows import (
 from . import statements as sql
 from .recorder import SQLiteProcessRecorder
 from .records import outbox_record_of
+from .shapes import Shape
+
+_DUE = Shape("invocation_id TEXT, delivery_ref TEXT")
 
 
 class SQLiteDeliveries(SQLiteProcessRecorder):
@@ -65,7 +68,7 @@ class SQLiteDeliveries(SQLiteProcessRecorder):
         values = (status.value, at, None if refs is None else _array(refs), _array(but), limit)
         with self.database.reading() as conn:
             rows = conn.execute(sql.DUE_DELIVERIES, values).fetchall()
-        return [DueDelivery(*row) for row in rows]
+        return [DueDelivery(*_DUE.check(row, f"delivery {row[0]!r}")) for row in rows]
 
     def deliveries(
         self,

@@ -8,6 +8,9 @@ from ...domain.errors import RunStoreError
 from ...domain.ports import StoredEvent
 from . import statements as sql
 from .recorder import SQLiteRecorder
+from .shapes import Shape
+
+_EPOCH = Shape("epoch INTEGER")
 
 
 class SQLiteEpoch(SQLiteRecorder):
@@ -41,5 +44,6 @@ class SQLiteEpoch(SQLiteRecorder):
 
 def epoch_of(conn: sqlite3.Connection) -> int:
     """The epoch as stored."""
-    (epoch,) = conn.execute(sql.TOKEN_EPOCH).fetchone()
+    row = conn.execute(sql.TOKEN_EPOCH).fetchone() or (None,)
+    (epoch,) = _EPOCH.check(row, "the table token_epoch")
     return int(epoch)

@@ -13,10 +13,11 @@ from ...domain.ports import StoredEvent
 from ...domain.record import RunRecord
 from ...projections.run_records import due_at
 from ..ciphering import Cipher
-from ..images import BEYOND, columns_of, creation, image_of, image_of_record, key_of
+from ..images import BEYOND, columns_of, creation, image_of_record, key_of
 from ..rows import to_microseconds
 from . import history_statements as sql
 from .recorder import SQLiteProcessRecorder
+from .records import check_key, event_of, head_of, row_image_of
 from .statements import INSERT_EVENT, MIGRATIONS
 
 
@@ -32,13 +33,13 @@ class SQLiteHistory(SQLiteProcessRecorder):
     def walk(self, after: tuple[str, int], limit: int) -> Sequence[StoredEvent]:
         with self.database.reading() as conn:
             rows = conn.execute(sql.WALK, (*after, limit)).fetchall()
-        return [StoredEvent(*row) for row in rows]
+        return [event_of(row) for row in rows]
 
     def divide(self, events: int) -> list[str]:
         found, last = list[str](), ""
         with self.database.reading() as conn:
             while row := conn.execute(sql.STREAM_AFTER, (last, events - 1)).fetchone():
-                last = row[0]
+                last = check_key("events", row[0])
                 found.append(last)
         return found
 
@@ -49,14 +50,14 @@ class SQLiteHistory(SQLiteProcessRecorder):
             rows = conn.execute(
                 sql.IMAGES[table], (after, BEYOND if upto is None else upto, limit)
             ).fetchall()
-        return [(row[0], image_of(table, row, self.cipher)) for row in rows]
+        return [row_image_of(table, row, self.cipher) for row in rows]
 
     def images_of(self, table: Table, keys: Sequence[str]) -> dict[str, Image]:
         rows = self._rows_of(sql.images_of, table, keys)
-        return {row[0]: image_of(table, row, self.cipher) for row in rows}
+        return dict(row_image_of(table, row, self.cipher) for row in rows)
 
     def heads_of(self, table: Table, keys: Sequence[str]) -> dict[str, Head]:
-        return {row[0]: Head(*row[1:]) for row in self._rows_of(sql.heads_of, table, keys)}
+        return dict(map(head_of, self._rows_of(sql.heads_of, table, keys)))
 
     def _rows_of(
         self, statement: Callable[[Table, int], str], table: Table, keys: Sequence[str]

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ...projections.inspection import Check, DeliveryGroup, RunGroup, Survey
 from ..indexes import missing_indexes
-from ..rows import from_microseconds, to_microseconds
+from ..rows import to_microseconds
 from . import inspection_statements as sql
 from .projection_statements import LAST_POSITION
 from .recorder import SQLiteProcessRecorder
+from .records import moment_of
+from .shapes import Shape, damaged
 from .statements import MIGRATIONS
+
+_RUN_GROUP = Shape("kind TEXT, status TEXT")
+_DELIVERY_GROUP = Shape("status TEXT")
+_REF = Shape("delivery_ref TEXT")
 
 #: Where Linux tells what is mounted; elsewhere nothing is said of the file system.
 MOUNTS = Path("/proc/self/mountinfo")
@@ -35,30 +41,16 @@ class SQLiteInspection(SQLiteProcessRecorder):
             (position,) = conn.execute(LAST_POSITION).fetchone()
         return Survey(
             now,
-            [
-                RunGroup(
-                    kind,
-                    status,
-                    count,
-                    due,
-                    _moment(since),
-                    aside,
-                    from_microseconds(oldest),
-                    events,
-                )
-                for kind, status, count, due, since, aside, oldest, events in runs
-            ],
-            [
-                DeliveryGroup(status, count, events, waiting, aside, _moment(since))
-                for status, count, events, waiting, aside, since in deliveries
-            ],
+            [_run_group(row) for row in runs],
+            [_delivery_group(row) for row in deliveries],
             position or 0,
             _size(self.database.path),
         )
 
     def undelivered_refs(self, limit: int) -> list[str]:
         with self.database.reading() as conn:
-            return [ref for (ref,) in conn.execute(sql.UNDELIVERED_REFS, (limit,))]
+            rows = conn.execute(sql.UNDELIVERED_REFS, (limit,)).fetchall()
+        return [_REF.check(row, "a delivery")[0] for row in rows]
 
     def settings(self) -> list[Check]:
         with self.database.reading() as conn:
@@ -129,5 +121,23 @@ def _size(path: Path) -> int:
     return sum(file.stat().st_size for file in files if file.exists())
 
 
-def _moment(microseconds: int | None) -> datetime | None:
-    return None if microseconds is None else from_microseconds(microseconds)
+def _run_group(row: tuple[Any, ...]) -> RunGroup:
+    kind, status, count, due, since, aside, oldest, events, fit = row
+    what = f"a run of kind {kind!r} with status {status!r}"
+    if not fit or not _RUN_GROUP.fits((kind, status)):
+        raise damaged(f"{what} has a column of another type")
+    return RunGroup(
+        kind, status, count, due, _moment(since, what), aside, moment_of(oldest, what), events
+    )
+
+
+def _delivery_group(row: tuple[Any, ...]) -> DeliveryGroup:
+    status, count, events, waiting, aside, since, fit = row
+    what = f"a delivery with status {status!r}"
+    if not fit or not _DELIVERY_GROUP.fits((status,)):
+        raise damaged(f"{what} has a column of another type")
+    return DeliveryGroup(status, count, events, waiting, aside, _moment(since, what))
+
+
+def _moment(microseconds: Any, what: str) -> datetime | None:
+    return None if microseconds is None else moment_of(microseconds, what)

@@ -9,13 +9,19 @@ from typing import Any
 
 import orjson
 
-from ...domain.errors import RUN_INTEGRITY_ERROR, RunStoreError
 from ...projections.ports import Poison, ProjectionState, RowWrite, Shadow
 from ...projections.projector import is_table_of, table_name
-from ..rows import from_microseconds, to_microseconds
+from ..rows import to_microseconds
 from . import projection_statements as sql
 from .exclusion import SQLiteExclusion
+from .records import moment_of
+from .shapes import Shape
 
+_STATE = Shape(
+    "name TEXT, projection_version INTEGER, in_service TEXT, position INTEGER, parked_at INTEGER?,"
+    " parked_error TEXT?, updated_at INTEGER, tables_made INTEGER"
+)
+_ROW = Shape("key TEXT, body BLOB")
 #: Rows removed in one transaction from a table that is no longer in service.
 AT_ONCE = 5000
 
@@ -43,7 +49,7 @@ class SQLiteProjections(SQLiteExclusion):
             if state is None:
                 return None, None
             row = conn.execute(sql.ROW.format(table=state.table), (key,)).fetchone()
-            return state, None if row is None else row[0]
+            return state, None if row is None else _checked(name, [(key, *row)])[0][1]
 
     def projection_page(
         self, name: str, limit: int, after: str | None
@@ -53,9 +59,8 @@ class SQLiteProjections(SQLiteExclusion):
             state = _found(conn, name)
             if state is None:
                 return None, []
-            return state, conn.execute(
-                sql.PAGE.format(table=state.table), (after, limit)
-            ).fetchall()
+            page = conn.execute(sql.PAGE.format(table=state.table), (after, limit))
+            return state, _checked(name, page.fetchall())
 
     def create_projection(self, name: str, version: int) -> ProjectionState:
         if (state := self.projection_state(name)) is not None:
@@ -71,7 +76,8 @@ class SQLiteProjections(SQLiteExclusion):
     def projection_rows(self, table: str, keys: Sequence[str]) -> dict[str, bytes]:
         with self.database.reading() as conn:
             asked = orjson.dumps(list(keys)).decode()
-            return dict(conn.execute(sql.ROWS.format(table=table), (asked,)).fetchall())
+            rows = conn.execute(sql.ROWS.format(table=table), (asked,)).fetchall()
+        return dict(_checked(table, rows))
 
     def save_projection(
         self,
@@ -143,12 +149,15 @@ def _found(conn: sqlite3.Connection, name: str) -> ProjectionState | None:
 
 
 def _state(row: tuple[Any, ...]) -> ProjectionState:
-    state = ProjectionState(*row)
-    try:
-        return state._replace(updated_at=from_microseconds(row[6]))
-    except OverflowError as e:
-        message = f"the state of projection {state.name!r} cannot be read: {e}"
-        raise RunStoreError(RUN_INTEGRITY_ERROR, "unreadable_record", message) from e
+    what = f"the state of projection {row[0]!r}"
+    state = ProjectionState(*_STATE.check(row, what))
+    return state._replace(updated_at=moment_of(row[6], what))
+
+
+def _checked(name: str, rows: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+    for row in rows:
+        _ROW.check(row, f"row {row[0]!r} of {name}")
+    return rows
 
 
 def _write(conn: sqlite3.Connection, table: str, writes: Sequence[RowWrite]) -> None:

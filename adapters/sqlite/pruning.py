@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from ...domain.delivery import DELIVERY_STREAM, DeliveryRecord
@@ -16,10 +16,10 @@ from ...domain.record import RunRecord
 from ...domain.tombstone import Tombstone
 from ...projections.whole import expected_delivery
 from ..ciphering import Cipher
-from ..rows import from_microseconds, to_microseconds, tombstone_of, tombstone_row
+from ..rows import from_microseconds, to_microseconds, tombstone_row
 from . import prune_statements as sql
 from .recorder import SQLiteProcessRecorder
-from .records import outbox_record_of, run_of
+from .records import check_key, outbox_record_of, run_of, tombstone_row_of
 from .statements import GET_DELIVERY, INSERT_EVENT
 
 
@@ -56,12 +56,13 @@ class SQLitePruning(SQLiteProcessRecorder):
     def tombstones_of(self, streams: Sequence[str]) -> dict[str, Tombstone]:
         with self.database.reading() as conn:
             rows = (conn.execute(sql.TOMBSTONE, (stream,)).fetchone() for stream in streams)
-            return {row[0]: tombstone_of(row, self.cipher) for row in rows if row is not None}
+            found = (tombstone_row_of(row, self.cipher) for row in rows if row is not None)
+            return {tombstone.stream: tombstone for tombstone in found}
 
     def tombstones(self, after: tuple[int, str], limit: int) -> list[Tombstone]:
         with self.database.reading() as conn:
             rows = conn.execute(sql.TOMBSTONES, (*after, limit)).fetchall()
-        return [tombstone_of(row, self.cipher) for row in rows]
+        return [tombstone_row_of(row, self.cipher) for row in rows]
 
     def add_tombstones(self, tombstones: Sequence[Tombstone]) -> int:
         with self.database.writing() as conn:
@@ -70,7 +71,8 @@ class SQLitePruning(SQLiteProcessRecorder):
 
     def _ended(self, conn: sqlite3.Connection, row: tuple[Any, ...]) -> Ended:
         """A run that has ended, with what may hold it back."""
-        run_id, ended_at = row[0], from_microseconds(row[7])
+        run_id = check_key("runs", row[0])
+        ended_at = _moment(row[7])
         (child,) = conn.execute(sql.LIVE_CHILD, (run_id,)).fetchone() or (None,)
         try:
             record = run_of(row, self.cipher)
@@ -104,6 +106,14 @@ class SQLitePruning(SQLiteProcessRecorder):
             statement = sql.DELETE_RUN if is_run else sql.DELETE_DELIVERY
             if conn.execute(statement, (key, tombstone.version)).rowcount != 1:
                 raise AssertionError(f"{tombstone.stream} is not at the version it was read at")
+
+
+def _moment(microseconds: int) -> datetime:
+    """The instant, or the first one that can be told: a damaged run stays, and is gone past."""
+    try:
+        return from_microseconds(microseconds)
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)
 
 
 def _position(conn: sqlite3.Connection, stream: str, version: int) -> int | None:

@@ -26,9 +26,12 @@ from eventsourcing.persistence import (
 
 from ..subscription import PollingSubscription
 from .database import Database
+from .records import event_of
+from .shapes import Shape
 from .statements import INSERT_EVENT
 
 _TABLES = {"events", "snapshots"}
+_TRACKING = Shape("notification_id INTEGER")
 #: One bound above all versions and positions stands for "no bound", and -1 for "no limit".
 _NO_BOUND = 2**63 - 1
 
@@ -97,7 +100,7 @@ class SQLiteAggregateRecorder(SQLiteRecorder, AggregateRecorder):
             rows = conn.execute(
                 statement, (str(originator_id), *bounds, -1 if limit is None else limit)
             ).fetchall()
-        return [StoredEvent(*row) for row in rows]
+        return [StoredEvent(*event_of(row)) for row in rows]
 
 
 class SQLiteApplicationRecorder(SQLiteAggregateRecorder, ApplicationRecorder):
@@ -135,12 +138,13 @@ class SQLiteApplicationRecorder(SQLiteAggregateRecorder, ApplicationRecorder):
         return [
             Notification(
                 id=position,
-                originator_id=stream,
-                originator_version=version,
-                topic=topic,
-                state=state,
+                originator_id=event.stream,
+                originator_version=event.version,
+                topic=event.topic,
+                state=event.data,
             )
-            for position, stream, version, topic, state in rows
+            for position, *row in rows
+            for event in (event_of(tuple(row)),)
         ]
 
     def max_notification_id(self) -> int | None:
@@ -174,7 +178,9 @@ class SQLiteTrackingRecorder(SQLiteRecorder, TrackingRecorder):
                 "SELECT notification_id FROM tracking WHERE application_name = ?",
                 (application_name,),
             ).fetchone()
-        return None if row is None else int(row[0])
+        if row is None:
+            return None
+        return int(_TRACKING.check(row, f"the tracking of {application_name!r}")[0])
 
 
 class SQLiteProcessRecorder(SQLiteTrackingRecorder, SQLiteApplicationRecorder, ProcessRecorder):

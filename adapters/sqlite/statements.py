@@ -173,10 +173,12 @@ RENEW = (
     " WHERE run_id = ? AND fencing_token = ? AND status = 'running' AND ready_at > ?"
     " RETURNING ready_at"
 )
-#: Kinds that have anything to claim, by hopping along the partial index.
+#: Kinds that have anything to claim, by hopping along the partial index. Only in a damaged row is a
+#: kind NULL, which comes first and would end the hopping; SQLite takes IS NOT NULL for granted.
 CLAIMABLE_KINDS = (
     "WITH RECURSIVE k (kind) AS ("
-    " SELECT (SELECT kind FROM runs WHERE ready_at IS NOT NULL ORDER BY kind LIMIT 1)"
+    " SELECT (SELECT kind FROM runs WHERE ready_at IS NOT NULL AND kind >= ''"
+    "         ORDER BY kind LIMIT 1)"
     " UNION ALL"
     " SELECT (SELECT kind FROM runs WHERE ready_at IS NOT NULL AND kind > k.kind"
     "         ORDER BY kind LIMIT 1) FROM k WHERE k.kind IS NOT NULL"
@@ -184,8 +186,43 @@ CLAIMABLE_KINDS = (
 )
 #: One probe per kind: ordered by the index, so a backlog is never sorted.
 DUE = f"SELECT {RECORD} FROM runs WHERE kind = ? AND ready_at <= ? ORDER BY ready_at LIMIT ?"
+
+
+def _mended(columns: str) -> str:
+    """Sets columns to the types that they must have, and empties the body if one was not.
+
+    STRICT refuses to write a row again that has a column of another type, or makes another value of
+    it without a word. Without its body the row stays unreadable until it is made anew.
+    """
+    typed = [column.split() for column in columns.split(", ")]
+    fit = " AND ".join(f"typeof({name}) IN ({_ALLOWED[kind]})" for name, kind in typed)
+    casts = ", ".join(
+        f"{name} = CAST({name} AS {kind[:-1]})"
+        if kind.endswith("?")
+        else f"{name} = coalesce(CAST({name} AS {kind}), '')"
+        if kind == "TEXT"
+        else f"{name} = coalesce(CAST({name} AS {kind}), 0)"
+        for name, kind in typed
+    )
+    return f"body = CASE WHEN typeof(body) = 'blob' AND {fit} THEN body ELSE x'' END, {casts}"
+
+
+_ALLOWED = {
+    "TEXT": "'text'",
+    "TEXT?": "'text', 'null'",
+    "INTEGER": "'integer'",
+    "INTEGER?": "'integer', 'null'",
+    "BLOB?": "'blob', 'null'",
+}
 #: A claim sets aside what it cannot grant: a queued run, or one whose lease has expired.
-SET_ASIDE = "UPDATE runs SET ready_at = NULL, attention = ? WHERE run_id = ? AND attention IS NULL"
+SET_ASIDE = (
+    "UPDATE runs SET ready_at = NULL, attention = ?, "
+    + _mended(
+        "run_id TEXT, kind TEXT, status TEXT, version INTEGER, fencing_token INTEGER,"
+        " created_at INTEGER, updated_at INTEGER, checkpoint BLOB?, head TEXT, parent_run_id TEXT?"
+    )
+    + " WHERE run_id = ? AND attention IS NULL"
+)
 #: From outside a claim, only what nobody holds.
 SET_ASIDE_QUEUED = SET_ASIDE + " AND status = 'queued'"
 ATTENTION = (
@@ -209,7 +246,14 @@ _DELIVERY = (
     "invocation_id, run_id, delivery_ref, status, version, next_attempt_at, updated_at, head, body"
 )
 #: The rest of the row stays as its events made it.
-SET_ASIDE_DELIVERY = "UPDATE delivery_outbox SET attention = ? WHERE invocation_id = ?"
+SET_ASIDE_DELIVERY = (
+    "UPDATE delivery_outbox SET attention = ?, "
+    + _mended(
+        "invocation_id TEXT, run_id TEXT, delivery_ref TEXT, status TEXT, version INTEGER,"
+        " next_attempt_at INTEGER?, updated_at INTEGER, head TEXT"
+    )
+    + " WHERE invocation_id = ?"
+)
 #: The version decides between two who would write.
 ADVANCE_DELIVERY = (
     "UPDATE delivery_outbox SET status = ?, version = ?, next_attempt_at = ?, updated_at = ?,"

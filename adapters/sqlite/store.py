@@ -41,7 +41,10 @@ from .history import SQLiteHistory
 from .inspection import SQLiteInspection
 from .projections import SQLiteProjections
 from .pruning import SQLitePruning
-from .records import run_of
+from .records import event_of, run_of
+from .shapes import Shape
+
+_ATTENTION = Shape("id TEXT, attention TEXT")
 
 
 class SQLiteStore(
@@ -121,7 +124,7 @@ class SQLiteStore(
                 if row is not None:
                     try:
                         deadline = from_microseconds(row[0])
-                    except OverflowError:
+                    except (OverflowError, TypeError):
                         continue  # a damaged one: what became of the lease is not known
                     replies[run_id] = Reply(instant, deadline, row[0] == until)
         return replies
@@ -171,7 +174,7 @@ class SQLiteStore(
             rows = conn.execute(
                 sql.READ_STREAM, (stream, after_version, -1 if limit is None else limit)
             ).fetchall()
-        return [StoredEvent(*row) for row in rows]
+        return [event_of(row) for row in rows]
 
     def runs(
         self,
@@ -191,7 +194,8 @@ class SQLiteStore(
 
     def attention(self) -> list[Attention]:
         with self.database.reading() as conn:
-            return [Attention(*row) for row in conn.execute(sql.ATTENTION)]
+            rows = conn.execute(sql.ATTENTION).fetchall()
+        return [Attention(*_ATTENTION.check(row, f"the mark of {row[0]!r}")) for row in rows]
 
 
 def _write(
@@ -321,4 +325,4 @@ def _due(
     rows: list[tuple[Any, ...]] = []
     for kind in kinds:
         rows += conn.execute(sql.DUE, (kind, at, limit)).fetchall()
-    return sorted(rows, key=lambda row: (row[5], row[0]))[:limit]
+    return sorted(rows, key=lambda row: (row[5], str(row[0])))[:limit]

@@ -210,7 +210,7 @@ class _Reading:
             self._refuse(f"has a tombstone of {stream} where there can be none")
         try:
             record = tombstone.record
-        except ValueError:
+        except RunStoreError:
             self._refuse(f"has a tombstone of {stream} that cannot be read")
         if record is not None and (record.version, record.head) != tombstone[2:4]:
             self._refuse(f"has a tombstone of {stream} that contradicts itself")

@@ -39,6 +39,7 @@ WITHOUT = {
         "renewed": "for the beat",
         "examine": "for the beat",
         "lose": "for the ledger",
+        "overtaken": "for the ledger",
         "prepare_checkpoint": "half of `save_checkpoint`",
         "prepare_completion": "half of `complete`",
     },

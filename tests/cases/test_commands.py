@@ -120,6 +120,30 @@ def test_case_28_a_late_repetition_does_not_act_again(journal: Journal) -> None:
     assert ledger.request_resume("r", command_id="id-2").status == "queued"
 
 
+def test_case_28_a_command_that_wrote_nothing_is_not_remembered(journal: Journal) -> None:
+    """It asked for what already was: the record, and no event. So its id stands for nothing yet."""
+    ledger = journal.ledger()
+    ledger.start("r")
+    version = ledger.request_resume("r", command_id="id-1").version
+    assert version == 1
+    assert not ledger.resolve("id-1", "r").applied
+    ledger.acquire("r", heartbeat=False).suspend()
+    # The first command of this id that finds something to do is the one that is remembered.
+    assert ledger.request_resume("r", command_id="id-1").status == "queued"
+    assert ledger.resolve("id-1", "r").applied
+    again = ledger.acquire("r", heartbeat=False).suspend()
+    assert ledger.request_resume("r", command_id="id-1") == again
+
+
+def test_case_53_a_repeated_start_takes_no_position(journal: Journal) -> None:
+    ledger = journal.ledger()
+    first = ledger.start("r", input={"n": 1})
+    for _ in range(100):
+        assert ledger.start("r", input={"n": 1}) == first
+    ledger.start("next")
+    assert [position for position, _ in journal.subscribe(follow=False)] == [1, 2]
+
+
 #: Names that are none: empty, blank, with outer spaces, with control characters, not a str.
 NO_NAMES = ["", " ", "\t", "\n", "\u3000", "\xa0", " a", "a ", "a\n", "a\0b", "\x7f", 7, b"a", ()]
 

@@ -24,15 +24,17 @@ Verify = Callable[[Journal, str], None]
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
 def test_case_64_fork_while_the_journal_is_open(
-    sqlite_url: str, start_script: Start, verify_run: Verify
+    request: pytest.FixtureRequest, start_script: Start, verify_run: Verify, backend: str
 ) -> None:
     """Children connect anew, the parent's leases are refused to them, and the parent goes on."""
-    said, complaints = start_script(FORKER, sqlite_url).communicate()
+    url = str(request.getfixturevalue(f"{backend}_url"))
+    said, complaints = start_script(FORKER, url).communicate()
     assert said, complaints
     found = json.loads(said)
     assert found["codes"] == [0, 0, 0, 0], complaints
-    with open_journal(sqlite_url) as journal:
+    with open_journal(url) as journal:
         owners = set()
         for number in range(4):
             events: list[Any] = list(journal.events(f"child-{number}"))
@@ -55,8 +57,9 @@ def test_case_64_fork_while_the_journal_is_open(
         assert steps == [{"step": n} for n in range(found["written"])]
         for run_id in ("quiet", "busy"):
             verify_run(journal, run_id)
-    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as conn:
-        assert conn.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    if backend == "sqlite":
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as conn:
+            assert conn.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 def test_case_64_parent_closes_before_its_child(

@@ -7,12 +7,14 @@ import os
 import sqlite3
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from runjournal import Journal, open_journal
+from runjournal import Journal, RunStoreError, open_journal
+from runjournal.adapters.contract.tools import refused
 from runjournal.adapters.sqlite.database import WAL_LIMIT
 
 CONTENDER = Path(__file__).with_name("contending_worker.py")
@@ -125,3 +127,51 @@ def test_case_58_the_log_shrinks_again(tmp_path: Path) -> None:
         assert count == 2 + 2000 + appends + 2 * 2001
         lease.complete()
     assert os.listdir(tmp_path) == ["journal.db"]
+
+
+def test_case_21_waiting_for_another_writer(
+    sqlite_url: str, wait_until: Callable[[Callable[[], Any]], None]
+) -> None:
+    """The lease runs out while its renewal waits for the file: it is never renewed after that."""
+    path = sqlite_url.removeprefix("sqlite:///")
+    with (
+        open_journal(sqlite_url) as journal,
+        closing(sqlite3.connect(path, isolation_level=None)) as other,
+        ThreadPoolExecutor() as pool,
+    ):
+        lease = journal.ledger(owner="a", lease_ttl=0.4).acquire("r", heartbeat=False)
+        deadline = lease.record.lease.expires_at  # type: ignore[union-attr]
+        other.execute("BEGIN IMMEDIATE")
+        renewal = pool.submit(lease.renew)
+        wait_until(lambda: journal.store.now() >= deadline)
+        other.execute("ROLLBACK")
+        with pytest.raises(RunStoreError) as caught:
+            renewal.result()
+        # It waits no longer than its lease lasts; which of the two ends first is the machine's.
+        cause = (caught.value.code, caught.value.reason)
+        assert cause in (("RUN_LEASE_LOST", "expired"), ("RUN_STORE_UNAVAILABLE", "busy"))
+        with refused("RUN_LEASE_LOST", "expired"):
+            lease.renew()
+        heir = journal.ledger(owner="heir").claim(heartbeat=False)
+        assert heir is not None
+        assert (heir.run_id, heir.fencing_token, heir.attempt) == ("r", 2, 2)
+
+
+@pytest.mark.parametrize("start", [2**31 - 2, 2**53, 2**62], ids=["2**31", "2**53", "2**62"])
+def test_case_53_large_positions(sqlite_url: str, start: int) -> None:
+    """Exact above what a float can count, and one after the other."""
+    with open_journal(sqlite_url) as journal:
+        ledger = journal.ledger()
+        ledger.start("run")
+        with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as file, file:
+            file.execute("UPDATE events SET position = ?", (start,))
+        lease = ledger.acquire("run", heartbeat=False)
+        for n in range(4):
+            lease.save_checkpoint({"n": n})
+        lease.complete()
+        expected = list(range(start, start + 7))
+        assert [position for position, _ in journal.subscribe(follow=False)] == expected
+        assert [p for p, _ in journal.subscribe(start + 3, follow=False)] == expected[4:]
+        assert journal.position() == start + 6
+        assert json.loads(json.dumps(journal.position())) == start + 6
+        assert journal.verify().findings == []

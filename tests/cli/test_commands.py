@@ -56,6 +56,7 @@ def test_start_converges_and_conflicts(cli: Any) -> None:
 
 
 def test_list_filters_and_pages(cli: Any) -> None:
+    cli("migrate")
     assert cli.json("list") == []
     for run_id, kind in (("a", "x"), ("b", "y"), ("c", "x")):
         cli("start", run_id, "--kind", kind)

@@ -114,6 +114,7 @@ def test_what_may_have_arrived_says_so(cli: Any, journal: Journal) -> None:
     ],
 )
 def test_bad_input_is_refused(cli: Any, args: tuple[str, ...], code: int, says: str) -> None:
+    cli("migrate")
     (line,) = cli("deliveries", *args, code=code).splitlines()
     assert says in line
 

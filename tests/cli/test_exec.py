@@ -489,6 +489,7 @@ def _waits(process: subprocess.Popen[str]) -> bool:
     ids=" ".join,
 )
 def test_bad_input(cli: Any, arguments: tuple[str, ...]) -> None:
+    cli("migrate")
     errors = cli("exec", *arguments, code=2)
     assert errors.startswith("runjournal: RUN_VALIDATION_ERROR/")
     assert errors.count("\n") == 1

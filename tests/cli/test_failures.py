@@ -33,7 +33,7 @@ def test_every_cause_is_one_line(
         raise RunStoreError(*cause, "postgresql://me:secret@host/db said\nno\x1b[0m")
 
     monkeypatch.setattr(runjournal.adapters.opening, "open_journal", refuse)
-    line = cli("list", code=EXIT_OF[cause[0]])
+    line = cli("start", "r", code=EXIT_OF[cause[0]])
     assert line == (
         f"runjournal: {'/'.join(cause)}: postgresql://***@host/db said\\nno\\x1b[0m "
         f"(hint: {CAUSES[cause].hint})\n"
@@ -104,6 +104,35 @@ def test_bad_input(cli: Any, args: list[str], tmp_path: Path) -> None:
     assert "secret" not in line
 
 
+#: Every command that works with what is there, and nothing that it needs beside it.
+NEEDS_A_JOURNAL = [
+    "list", "show r", "log r", "replay r", "timeline r", "report r -o page.html", "cancel r",
+    "fail r --code c", "resume r", "decide r a yes", "stats", "verify", "anchor",
+    "export --all -o -", "backup b.db", "restore-check --actor a --reason b",
+    "prune --older-than 1d",
+    "deliveries list", "deliveries show d", "projections status", "projections verify run_records",
+    "projections rebuild run_records",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", NEEDS_A_JOURNAL)
+def test_a_mistyped_journal_is_refused_and_not_created(
+    cli: Any, tmp_path: Path, command: str
+) -> None:
+    before = sorted(tmp_path.iterdir())
+    line = cli("--db", "sqlite:///jornal.db", *command.split(), code=2)
+    assert "RUN_VALIDATION_ERROR/address: there is no file 'jornal.db'" in line
+    assert LINE.fullmatch(line)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("command", ["start r", "exec r -- true", "migrate"])
+def test_what_begins_something_creates_it(cli: Any, tmp_path: Path, command: str) -> None:
+    cli("--db", "sqlite:///new.db", *command.split())
+    assert (tmp_path / "new.db").exists()
+    cli("--db", "sqlite:///new.db", "list")
+
+
 def test_a_file_that_is_no_journal(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("my notes, longer than a header of a database " * 10)
     assert "RUN_INTEGRITY_ERROR/not_a_journal" in cli("--db", "sqlite:///notes.txt", "list", code=6)
@@ -115,7 +144,7 @@ def test_a_defect_keeps_its_traceback(cli: Any, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(runjournal.adapters.opening, "open_journal", break_down)
     with pytest.raises(AssertionError, match="ZeroDivisionError"):
-        cli("list")
+        cli("start", "r")
 
 
 @pytest.mark.parametrize("stdout", [">/dev/full", ">&-"])

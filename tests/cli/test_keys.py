@@ -65,7 +65,7 @@ def test_what_no_key_file_is_never_shows_a_key(cli: Any, keys: str) -> None:
         ("nowhere", "No such file"), ("open", "has mode 0644"), ("broken", "line 1 is no ID:KEY"),
         (line, "a key was given"), (key, "a key was given"),
     ):  # fmt: skip
-        complaint = cli("--key-file", given, "list", code=2)
+        complaint = cli("--key-file", given, "start", "r", code=2)
         assert why in complaint
         assert key[:8] not in complaint
 

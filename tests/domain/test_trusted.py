@@ -93,8 +93,15 @@ def test_revived_events_are_what_validation_would_make_of_them(journal: Journal)
         {"unknown": 1},
         {"timestamp": "yesterday"},
         {"timestamp": None},
-        {"outcome": {"code": "ok"}},
+        {"timestamp": "2026-01-01T00:00:00"},
+        {"outcome": {"code": "ok", "more": 1}},
+        {"outcome": {"code": 1, "message": None}},
         {"outcome": "ok"},
+        {"fencing_token": "1"},
+        {"fencing_token": 1.5},
+        {"fencing_token": None},
+        {"actor": 5},
+        {"command_digest": ["5"]},
     ],
     ids=str,
 )
@@ -110,6 +117,25 @@ def test_what_does_not_fit_is_not_revived(change: dict[str, Any]) -> None:
     assert registry.revive("run/r", 1, "run.failed", fields | change) is None
     del fields["fencing_token"]
     assert registry.revive("run/r", 1, "run.failed", fields) is None
+
+
+@pytest.mark.parametrize("labels", [{"team": 1}, [], {"team": None}], ids=str)
+def test_texts_within_a_field_are_looked_at(labels: Any) -> None:
+    registry = EventRegistry(RUN_EVENTS)
+    fields = {
+        "schema_version": 1,
+        "timestamp": "2026-01-01T00:00:00+00:00",
+        "kind": "etl",
+        "start_digest": "",
+    }
+    assert registry.revive("run/r", 1, "run.queued", fields | {"labels": {"team": "a"}}) is not None
+    assert registry.revive("run/r", 1, "run.queued", fields | {"labels": labels}) is None
+    asked = {"pending_approval_ids": ["boss"], "resume_when_decided": True}
+    fields = {"schema_version": 1, "timestamp": "2026-01-01T00:00:00+00:00"} | asked
+    assert registry.revive("run/r", 3, "run.suspended", dict(fields)) is not None
+    assert (
+        registry.revive("run/r", 3, "run.suspended", fields | {"pending_approval_ids": [1]}) is None
+    )
 
 
 class Odd(Event):

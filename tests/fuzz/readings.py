@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from runjournal import Journal, RunStoreError
+from runjournal.domain.delivery import delivery_invocation_id
 
 
 def readings(journal: Journal, run_ids: Sequence[str]) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -17,6 +18,9 @@ def readings(journal: Journal, run_ids: Sequence[str]) -> Iterator[tuple[str, Ca
     yield "attention", journal.attention
     yield "export", lambda: deque(journal.export())
     yield "anchor", lambda: deque(journal.anchor())
+    yield "stats", journal.stats
+    yield "subscribe", lambda: deque(journal.subscribe(follow=False))
+    yield "projection_states", journal.projection_states
     if run_ids:
         yield "report", lambda: journal.report(run_ids)
     for run_id in run_ids:
@@ -28,6 +32,12 @@ def _of_run(journal: Journal, run_id: str) -> Iterator[tuple[str, Callable[[], A
     yield "get", lambda: journal.get(run_id)
     yield "get version 2", lambda: journal.get(run_id, version=2)
     yield "events", lambda: deque(journal.events(run_id))
+    yield "input", lambda: journal.input(run_id)
+    yield "checkpoint", lambda: journal.checkpoint(run_id)
+    yield "result", lambda: journal.result(run_id)
+    delivery = delivery_invocation_id(run_id, "inbox")
+    yield "delivery", lambda: journal.delivery(delivery)
+    yield "delivery_events", lambda: deque(journal.delivery_events(delivery))
     yield "timeline", lambda: journal.timeline(run_id)
     yield "export_run", lambda: journal.export_run(run_id)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -266,6 +267,20 @@ def test_many_threads_read_while_it_runs(journal: Journal, fill: Fill, whole: Wh
             reader.join(30)
     assert not failures
     assert rows_of(runner) == whole(journal)
+
+
+def test_a_damaged_row_is_named(sqlite_url: str, fill: Fill) -> None:
+    with open_journal(sqlite_url) as journal:
+        fill(journal, "a", "b")
+        runner = journal.projection(Seen())
+        runner.catch_up()
+        with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as file, file:
+            file.execute("UPDATE projection_seen_1 SET body = x'7b' WHERE key = 'a'")
+        for reading in (lambda: runner.get("a"), runner.rows):
+            with refused("RUN_INTEGRITY_ERROR", "unreadable_record") as caught:
+                reading()
+            assert "row 'a' of projection seen" in caught.value.message
+        assert runner.get("b") is not None
 
 
 def test_runner_of_a_closed_journal_ends(fill: Fill, wait_until: Until) -> None:

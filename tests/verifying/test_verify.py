@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runjournal import Journal, RunStoreError
+from runjournal.adapters.contract.tools import refused
+from runjournal.domain.chain import GENESIS, chain_hash
 from runjournal.projections.anchor import read_anchor
 
 from .conftest import Sql, fill
@@ -121,6 +124,18 @@ def test_a_deadline_is_no_fact(stored: Journal, sql: Sql) -> None:
     assert kinds(stored) == []
 
 
+def test_a_deadline_that_is_no_time_is_named_and_put_right(stored: Journal, sql: Sql) -> None:
+    """No event tells it, and the record cannot be read with it."""
+    far = 2**62 if "sqlite" in type(stored.store).__module__ else "infinity"
+    sql("UPDATE runs SET ready_at = ? WHERE run_id IN ('held-0', 'queued-0')", far)
+    with refused("RUN_INTEGRITY_ERROR", "unreadable_record"):
+        stored.get("held-0")
+    assert kinds(stored) == [("record", "run/held-0"), ("record", "run/queued-0")]
+    assert stored.rebuild("run_records").repaired == 2
+    assert kinds(stored) == []
+    assert stored.get("held-0") is not None
+
+
 def test_differences_are_named_field_by_field(stored: Journal, sql: Sql) -> None:
     sql("UPDATE runs SET kind = 'x', fencing_token = 7 WHERE run_id = 'done-0'")
     (finding,) = stored.verify().findings
@@ -133,6 +148,54 @@ def test_a_row_that_cannot_be_read_is_named(stored: Journal, sql: Sql) -> None:
     (finding,) = stored.verify().findings
     assert (finding.kind, finding.stream) == ("record", "run/done-0")
     assert "cannot be read" in finding.message
+
+
+#: Runs, and what is put into their events and records in place of what.
+FORGED = {
+    "queued-0": (b'"team":"b"', b'"team":1'),
+    "held-0": (b'"owner":"worker"', b'"owner":5'),
+    "asking-0": (b'"resume_when_decided":true', b'"resume_when_decided":"?"'),
+    "failed-0": (b'"it is full"', b"7"),
+    # What the record does not hold any more, and `events` would stop at.
+    "plain-0": (b'"snapshot_version":1', b'"snapshot_version":[1]'),
+    "resumed-0": (b'"decision":"yes"', b'"decision":1'),
+    "back-0": (b'"attempt":1', b'"attempt":"?"'),
+}
+
+
+def test_a_chain_made_anew_around_what_cannot_be_read(stored: Journal, sql: Sql) -> None:
+    """Events, hashes and record are rewritten together: what cannot be read is named all the same.
+
+    Had it been written so that it can be read, only an anchor would tell.
+    """
+    for run_id, (before, after) in FORGED.items():
+        forge(sql, run_id, before, after)
+        with refused("RUN_INTEGRITY_ERROR", "unreadable_event"):
+            list(stored.events(run_id))
+    for found in (stored.verify().findings, stored.rebuild("run_records").findings):
+        assert [(f.kind, f.stream) for f in found] == [
+            ("unreadable", f"run/{run_id}") for run_id in sorted(FORGED)
+        ]
+
+
+def forge(sql: Sql, run_id: str, before: bytes, after: bytes) -> None:
+    """Put something else into a run's events and record, and link them up again."""
+    stream, head = f"run/{run_id}", GENESIS
+    for version, topic, state in sql(
+        "SELECT version, topic, state FROM events WHERE stream = ? ORDER BY version", stream
+    ):
+        linked = re.sub(rb'("prev_hash":)"\w+"', rb'\1"%b"' % head.encode(), bytes(state))
+        forged = linked.replace(before, after)
+        head = chain_hash(head, stream, version, topic, forged)
+        sql("UPDATE events SET state = ? WHERE stream = ? AND version = ?", forged, stream, version)
+    ((body, checkpoint),) = sql("SELECT body, checkpoint FROM runs WHERE run_id = ?", run_id)
+    sql(
+        "UPDATE runs SET head = ?, body = ?, checkpoint = ? WHERE run_id = ?",
+        head,
+        bytes(body).replace(before, after),
+        checkpoint and bytes(checkpoint).replace(before, after),
+        run_id,
+    )
 
 
 # Anchors.
