@@ -16,7 +16,7 @@ from ..domain.checks import check_identifier, check_text
 from ..domain.errors import RUN_CONFLICT, RunStoreError
 from ..domain.ports import StoredEvent
 from ..domain.tokens import POSITIONS_PASSED_OVER
-from ..projections.streams import NO_KEY, Finding
+from ..projections.findings import NO_KEY, Finding
 from .clocks import RandomIds
 from .codec import OrjsonCodec
 

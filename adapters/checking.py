@@ -11,8 +11,9 @@ from ..domain.audit import BreakAcknowledged
 from ..domain.checks import refuse
 from ..domain.history_store import TABLES, ExclusiveHold, Table
 from ..projections.anchor import AnchorFile, read_anchor, write_anchor
+from ..projections.findings import Finding
+from ..projections.parts import WHOLE, Part
 from ..projections.rebuild import EVERY, FINDINGS_KEPT, Repaired, rebuild
-from ..projections.streams import WHOLE, Finding, Part
 from ..projections.verify import Progress, verify
 from .audit import AuditLog
 from .codec import OrjsonCodec

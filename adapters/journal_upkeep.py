@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 from ..domain.checks import refuse
+from ..projections.findings import Finding
 from ..projections.projector import Projector
 from ..projections.rebuild import Repaired
-from ..projections.streams import Finding
 from ..projections.verify import quiet
 from .audit import AuditLog
 from .backup import BackedUp, Restored, back_up, check_restored

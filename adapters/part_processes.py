@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from typing import IO, Any
 
 from ..domain.errors import RUN_STORE_UNAVAILABLE, RunStoreError
-from ..projections.streams import Part
+from ..projections.parts import Part
 
 #: A message of a child, with the place of its part among all; None: the child has no more.
 Message = tuple[int, dict[str, Any]] | None

@@ -14,7 +14,8 @@ from typing import Any
 
 from ..domain.checks import refuse
 from ..domain.ports import JournalStore, PayloadCodec
-from .streams import Anchored, walk
+from .findings import Anchored
+from .streams import walk
 
 SCHEMA = "runjournal.anchor.v1"
 

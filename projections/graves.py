@@ -10,7 +10,7 @@ from ..domain.errors import RunStoreError
 from ..domain.events import RUN_STREAM
 from ..domain.ports import JournalStore, PayloadCodec, StoredEvent
 from ..domain.tombstone import Tombstone, digest_of
-from .streams import NO_KEY, Finding
+from .findings import NO_KEY, Finding
 
 #: Tombstones, and events of the audit log, read at once.
 PAGE = 1000

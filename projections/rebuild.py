@@ -8,15 +8,9 @@ from typing import NamedTuple
 from ..domain.history_store import ExclusiveHold, Image, Repair, Table
 from ..domain.ports import JournalStore, PayloadCodec
 from .doubts import image_of, is_valid, read_again
-from .streams import (
-    Finding,
-    Part,
-    Stream,
-    is_delivery,
-    is_run,
-    read_on,
-    walk,
-)
+from .findings import Finding
+from .parts import Part
+from .streams import Stream, is_delivery, is_run, read_on, walk
 
 #: Rows put right in one transaction: few enough that nobody waits for it.
 BATCH = 200

@@ -18,19 +18,10 @@ from ..domain.ports import JournalStore, PayloadCodec
 from ..domain.record import RunRecord
 from ..domain.status import RunLifecycleStatus, is_terminal_run_status
 from .doubts import image_of, read_again
+from .findings import NO_KEY, Anchor, Finding
 from .graves import grave_findings
-from .streams import (
-    NO_KEY,
-    WHOLE,
-    Anchor,
-    Finding,
-    Part,
-    Stream,
-    is_delivery,
-    is_run,
-    read_on,
-    walk,
-)
+from .parts import WHOLE, Part
+from .streams import Stream, is_delivery, is_run, read_on, walk
 
 #: Called with how many events have been read since the last call.
 Progress = Callable[[int], None]

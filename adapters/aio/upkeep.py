@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
+from ...projections.findings import Finding
 from ...projections.projector import Projector
 from ...projections.rebuild import Repaired
-from ...projections.streams import Finding
 from ...projections.verify import quiet
 from ..backup import BackedUp, Restored
 from ..checking import Verification

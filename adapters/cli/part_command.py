@@ -14,7 +14,7 @@ from .context import DEFAULT_DB, opened, options
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...projections.streams import Part
+    from ...projections.parts import Part
     from ..journal import Journal
     from ..part_processes import PartProcesses
 

@@ -13,7 +13,7 @@ from .part_command import processes
 from .progress import progress
 
 if TYPE_CHECKING:
-    from ...projections.streams import Finding
+    from ...projections.findings import Finding
     from ..checking import Verification
 
 TableName = Annotated[str, typer.Argument(metavar="NAME", help="run_records or delivery_outbox.")]

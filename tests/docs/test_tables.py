@@ -34,6 +34,7 @@ from runjournal.adapters.sqlite.statements import MIGRATIONS
 from runjournal.adapters.sqlite.store import SQLiteStore
 from runjournal.domain import RUN_EVENTS
 from runjournal.domain.checks import IDENTIFIER_BYTES, readable
+from runjournal.projections.findings import KINDS
 
 ROOT = Path(runjournal.__file__).parent
 
@@ -210,6 +211,11 @@ def test_sqlite_settings_are_as_told(tmp_path: Path) -> None:
 
 
 # docs/workers.md
+
+
+def test_every_kind_of_finding_is_listed() -> None:
+    listed = rows(page("docs/verify.md"), "| `kind` | What is wrong |")
+    assert sorted(k for kinds, _ in listed for k in re.findall("`(.+?)`", kinds)) == sorted(KINDS)
 
 
 def test_every_attribute_of_the_context_is_listed(journal: Journal) -> None:

@@ -18,7 +18,7 @@ from runjournal import (
     RunStoreError,
 )
 from runjournal.adapters.contract.tools import SteppedClock
-from runjournal.projections.streams import Finding
+from runjournal.projections.findings import Finding
 
 OLD, NEW = b"o" * 32, b"n" * 32
 

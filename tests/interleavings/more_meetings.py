@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 from runjournal import Journal
+from runjournal.projections.parts import Part
 from runjournal.projections.rebuild import rebuild
-from runjournal.projections.streams import Part
 
 from .meetings import delivery_of, end, hold
 from .scheduler import Act

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from runjournal import Journal, open_journal
 from runjournal.adapters.contract.tools import SteppedClock
-from runjournal.projections.streams import Finding
+from runjournal.projections.findings import Finding
 
 from ..verifying.conftest import fill
 

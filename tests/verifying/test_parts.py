@@ -11,7 +11,8 @@ from runjournal import Journal, RunStoreError
 from runjournal.adapters import part_processes
 from runjournal.adapters.checking import found_in
 from runjournal.adapters.part_processes import PartProcesses
-from runjournal.projections.streams import WHOLE, Finding, Part
+from runjournal.projections.findings import Finding
+from runjournal.projections.parts import WHOLE, Part
 
 from .conftest import Sql, fill
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from runjournal import Journal, RunStoreError, open_journal
 from runjournal.projections import rebuild as rebuilding
-from runjournal.projections.streams import Finding
+from runjournal.projections.findings import Finding
 
 from .conftest import Sql, fill
 
