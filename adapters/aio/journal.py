@@ -38,6 +38,7 @@ from .threads import THREADS, Threads
 from .twins import Pending, like
 
 if TYPE_CHECKING:
+    from ..key_value.store import KeyValueStore
     from ..part_processes import PartProcesses
     from ..postgres.database import HostPool
     from ..stopping import Interrupt
@@ -297,7 +298,7 @@ class AsyncJournal(AsyncJournalReadings, AsyncJournalPruning):
     """,
 )
 def open_async_journal(
-    url: str,
+    url: str | KeyValueStore,
     *,
     limits: DeploymentLimits | None = None,
     authorizer: Authorizer | None = None,
