@@ -247,12 +247,12 @@ class LooksBeforeItHolds(SoundHistory):
 
     def __init__(self, store: MemoryStore) -> None:
         super().__init__(store)
-        self.two = Barrier(2, timeout=60)
+        self.seen, self.inside = Barrier(2, timeout=60), Barrier(2, timeout=60)
 
     @contextmanager
     def exclusive(self, name: str) -> Iterator[Any]:
-        self.two.wait()
-        yield _Hold(self.two.wait)
+        self.seen.wait()
+        yield _Hold(self.inside.wait)
 
 
 class HoldsForEver(SoundHistory):
