@@ -78,11 +78,9 @@ class KeyValuePruning(InSpace, PruneStore):
 
 
 def is_buried(space: Space, stream: str, unless: RunRecord | None = None) -> bool:
-    """Whether a stream of this name was pruned; `unless` it is the one that led to this record."""
-    graves = list(_of(space, stream))
-    if not graves or unless is None:
-        return bool(graves)
-    return (graves[-1].version, graves[-1].head) != (unless.version, unless.head)
+    """Whether a stream of this name was pruned; `unless`: another one than led to this record."""
+    one = None if unless is None else (unless.version, unless.head)
+    return any((t.version, t.head) != one for t in _of(space, stream))
 
 
 def _facts(space: Space, ended_at: int, run_id: str) -> Ended:

@@ -77,6 +77,21 @@ class KeepsDeadlines(MemoryStore):
         return reply._replace(deadline=row.ready_at)
 
 
+class RefusesNewTokens(MemoryStore):
+    """Takes a token that is new and of an earlier epoch for a grant, whoever writes it."""
+
+    def _append(
+        self, changes: Sequence[Change], guard: Guard | None, instant: datetime
+    ) -> Reply | None:
+        record = changes[0].record
+        assert isinstance(record, RunRecord)
+        row = self.rows.get(record.run_id)
+        is_new = row is not None and row.record.fencing_token != record.fencing_token
+        if is_new and not is_of(record.fencing_token, self.epoch):
+            return None
+        return super()._append(changes, guard, instant)
+
+
 class RefusesEarlierTokens(MemoryStore):
     """Lets nobody write whose token is of an earlier epoch."""
 

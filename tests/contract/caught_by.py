@@ -252,6 +252,7 @@ WRITES: Caught = {
         "test_suspended_and_ended_runs_are_never_due",
         "test_suspended_run_needs_no_holder",
     ],
+    "RefusesNewTokens": ["test_holder_that_knows_of_no_new_epoch_ends_its_run"],
     "RefusesEarlierTokens": ["test_holder_goes_on_under_its_token"],
     "RaisesToTheNextEpoch": ["test_epoch_rises_by_one_and_with_its_event"],
 }
@@ -309,7 +310,10 @@ PRUNERS: Caught = {
     "HandsOutPositionsAgain": ["test_positions_are_never_handed_out_again"],
     "ListsTombstonesByStream": ["test_tombstones_are_listed_in_their_order"],
     "TellsTheFirstTombstone": ["test_tombstones_from_elsewhere"],
-    "LetsAnyRunBack": ["test_only_the_very_run_comes_back"],
+    "LetsAnyRunBack": [
+        "test_only_the_very_run_comes_back",
+        "test_run_does_not_come_back_where_another_one_was",
+    ],
     "EndsAtTheCut": ["test_only_what_has_ended_before_the_cut_is_found"],
     "PagesByTimeAlone": ["test_pages_of_ended_runs_neither_skip_nor_repeat"],
     "RemovesWhatStays": ["test_nothing_is_written_where_nothing_may_go"],

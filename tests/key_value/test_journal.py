@@ -55,6 +55,9 @@ def test_it_is_pruned_and_its_tombstones_travel(stranger: Journal, tmp_path: Pat
     assert len(gone) == pruned.runs > 0
     assert stranger.verify().findings == []
     assert stranger.position() == before + 1
+    left = [event.originator_id for _, event in stranger.subscribe(follow=False)]
+    assert not {f"run/{run_id}" for run_id in gone} & set(left)
+    assert len(left) == stranger.verify().events
     with open_journal("memory:") as memory:
         stranger.copy_to(memory)
         assert memory.verify().findings == []
