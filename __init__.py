@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from .adapters.handling import RunInterrupted, StopSignal, WorkerContext
     from .adapters.journal import Journal
     from .adapters.key_ring import KeyRing
+    from .adapters.key_value.space import Space
+    from .adapters.key_value.store import KeyValueStore
     from .adapters.opening import open_journal
     from .adapters.part_processes import PartProcesses
     from .adapters.projecting.runner import ProjectionRunner
@@ -95,6 +97,7 @@ _HOME = {
     "JournalStats": "projections.stats",
     "JsonLinesGateway": "adapters.gateways.json_lines",
     "KeyRing": "adapters.key_ring",
+    "KeyValueStore": "adapters.key_value.store",
     "Lease": "domain.record",
     "PartProcesses": "adapters.part_processes",
     "ProjectionRunner": "adapters.projecting.runner",
@@ -109,6 +112,7 @@ _HOME = {
     "RunLifecycleStatus": "domain.status",
     "RunRecord": "domain.record",
     "RunStoreError": "domain.errors",
+    "Space": "adapters.key_value.space",
     "StopSignal": "adapters.handling",
     "Suspension": "domain.record",
     "Telemetry": "adapters.telemetry.telemetry",
@@ -156,6 +160,7 @@ __all__ = [
     "JournalStats",
     "JsonLinesGateway",
     "KeyRing",
+    "KeyValueStore",
     "Lease",
     "PartProcesses",
     "ProjectionRunner",
@@ -170,6 +175,7 @@ __all__ = [
     "RunLifecycleStatus",
     "RunRecord",
     "RunStoreError",
+    "Space",
     "StopSignal",
     "Suspension",
     "Telemetry",

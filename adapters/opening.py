@@ -18,12 +18,13 @@ from .journal import Journal
 from .telemetry.choosing import observer_of
 
 if TYPE_CHECKING:
+    from .key_value.store import KeyValueStore
     from .postgres.database import HostPool
     from .telemetry.telemetry import Telemetry
 
 
 def open_journal(
-    url: str,
+    url: str | KeyValueStore,
     *,
     limits: DeploymentLimits | None = None,
     authorizer: Authorizer | None = None,
@@ -40,7 +41,8 @@ def open_journal(
 
     url       "memory:" (this process only), "sqlite:///runs.db" (relative), "sqlite:////var/runs.db"
               (absolute), "postgresql://..."; for SQLite "?synchronous=normal" gives up the last
-              commits on a power loss for speed
+              commits on a power loss for speed; or a KeyValueStore of the host's own, which is
+              then the journal's to close
     limits    what the deployment allows a run
     authorizer
               is asked about every start, cancel, fail, resume and decision; without one all are
@@ -90,7 +92,7 @@ def _is_encrypted(store: Any) -> bool:
 
 
 def _store_for(
-    url: str,
+    url: str | KeyValueStore,
     schema: str,
     pool: HostPool | None,
     pooler: bool,
@@ -99,10 +101,16 @@ def _store_for(
     cipher: Cipher | None,
 ) -> Any:
     if not isinstance(url, str):
+        from .key_value.store import KeyValueStore  # only the chosen backend is loaded
+
+        if isinstance(url, KeyValueStore):
+            if cipher is not None:
+                raise refuse("argument", "encrypt the rows of a KeyValueStore in its own space")
+            return url
         raise refuse("address", f"the journal's address must be a str, not {type(url).__name__}")
     scheme, _, rest = url.partition(":")
     if scheme == "memory" and rest in ("", "//", "///"):
-        from .memory.store import MemoryStore  # only the chosen backend is loaded
+        from .memory.store import MemoryStore  # likewise
 
         return MemoryStore()
     if scheme == "sqlite" and rest.startswith("///"):

@@ -32,6 +32,7 @@ from .twins import Pending, like
 from .upkeep import AsyncJournalUpkeep
 
 if TYPE_CHECKING:
+    from ..key_value.store import KeyValueStore
     from ..postgres.database import HostPool
     from ..telemetry.telemetry import Telemetry
 
@@ -173,7 +174,7 @@ class AsyncJournal(
     """,
 )
 def open_async_journal(
-    url: str,
+    url: str | KeyValueStore,
     *,
     limits: DeploymentLimits | None = None,
     authorizer: Authorizer | None = None,

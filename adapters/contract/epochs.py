@@ -11,11 +11,11 @@ from ...domain.audit import AUDIT_EVENTS, AUDIT_STREAM, JournalRestored
 from ...domain.chain import GENESIS
 from ...domain.commands import Acquire, Start
 from ...domain.ledger import RunLedger
-from ...domain.ports import RunStore, StoredEvent
+from ...domain.ports import Guard, RunStore, StoredEvent
 from ...domain.registry import EventRegistry
 from ...domain.tokens import EPOCH_SIZE
 from ..codec import OrjsonCodec
-from .scribe import START, TTL, Scribe, after
+from .scribe import START, TTL, Scribe, after, record_of
 from .tools import SteppedClock, StoreHooks, ledger_on, put, put_held, stored, trace
 
 FIRST = EPOCH_SIZE + 1
@@ -118,6 +118,16 @@ class EpochContract(StoreHooks):
         assert completes.complete().fencing_token == 1
         cancels.cancel()
         assert stored(store, "cancels").status == "cancelled"
+
+    def test_holder_that_knows_of_no_new_epoch_ends_its_run(
+        self, store: RunStore, scribe: Scribe
+    ) -> None:
+        """Its lease was granted before: it may end the run by a token of that epoch."""
+        (end,) = scribe.complete(put_held(store, scribe))
+        ended = record_of(end).model_copy(update={"fencing_token": 2})
+        begin(store)
+        put(store, end._replace(record=ended), START, Guard(1, "live"))
+        assert stored(store) == ended
 
     def test_grant_of_an_earlier_epoch_leaves_no_trace(
         self, store: RunStore, scribe: Scribe

@@ -287,3 +287,14 @@ class PruningContract(StoreHooks):
         assert trace(store) == (None, ())
         assert come(events, record)
         assert trace(store) == (record, tuple(events))
+
+    def test_run_does_not_come_back_where_another_one_was(self, store: Any, scribe: Scribe) -> None:
+        """One tombstone of the name is of another run, be it the last one or not."""
+        first = put_ended(store, scribe)
+        events = store.read("run/run")
+        Undertaker(store, scribe).prune("run")
+        (mine,) = store.tombstones((0, ""), 10)
+        for version, head in ((9, "f" * 64), (10, mine.head)):
+            assert store.add_tombstones([mine._replace(audit_version=version, head=head)]) == 1
+            assert not store.publish([Publication("run/run", 0, lambda: iter(events), first)])
+            assert trace(store) == (None, ())

@@ -13,6 +13,7 @@ from ...domain.history_store import Head, Image, Publication, Repair, Table
 from ...domain.ports import StoredEvent
 from ...domain.record import RunRecord
 from ...projections.run_records import due_at
+from ..judging import image_of, ready_as_repaired
 from .deliveries import DeliveryRow, MemoryDeliveries, put
 from .recorder import Commit, library_event
 
@@ -66,10 +67,7 @@ class MemoryHistory(MemoryDeliveries):
         return {key: Head(*image[:3]) for key, image in self.images_of(table, keys).items()}
 
     def image(self, record: RunRecord | DeliveryRecord) -> Image:
-        plain = record
-        if isinstance(record, RunRecord) and record.lease is not None:
-            plain = record.with_deadline(record.lease.acquired_at)
-        return Image(record.version, record.head, record.status.value, plain)
+        return image_of(record)
 
     def repair(self, rows: Sequence[Repair]) -> list[bool]:
         with self._open():
@@ -87,10 +85,7 @@ class MemoryHistory(MemoryDeliveries):
         row = self.rows.get(record.run_id)
         if not _is_at(row, stored):
             return False
-        ready_at = due_at(record)
-        if ready_at is not None and row is not None and row.ready_at is not None:
-            ready_at = row.ready_at
-        self.rows[record.run_id] = self.row_of(record, ready_at)
+        self.rows[record.run_id] = self.row_of(record, ready_as_repaired(row, record))
         return True
 
     def recreate(self, table: Table) -> None:

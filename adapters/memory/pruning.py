@@ -40,8 +40,9 @@ class MemoryPruning(MemoryDeliveries):
 
     def buried_other(self, stream: str, record: RunRecord) -> bool:
         """Whether another run of this name was pruned."""
-        found = self.tombstones_of([stream]).get(stream)
-        return found is not None and (found.version, found.head) != (record.version, record.head)
+        one = record.version, record.head
+        graves = self.graves.values()
+        return any(t.stream == stream and (t.version, t.head) != one for t in graves)
 
     def ended(
         self, before: datetime, after: tuple[datetime, str] | None, limit: int

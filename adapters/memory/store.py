@@ -6,7 +6,7 @@ import os
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from eventsourcing.persistence import IntegrityError
 
@@ -26,8 +26,7 @@ from ...domain.ports import (
     StoredEvent,
 )
 from ...domain.record import RunRecord
-from ...domain.status import RunLifecycleStatus
-from ...domain.tokens import is_of
+from ..judging import is_lost, overlaid, ready_after, renewed
 from .deliveries import DeliveryRow, put
 from .epoch import MemoryEpoch
 from .history import MemoryHistory
@@ -69,7 +68,7 @@ class MemoryStore(MemoryPruning, MemoryHistory, MemoryProjections, MemoryInspect
     def get(self, run_id: str, now: datetime | None = None) -> Reading:
         with self._open():
             row = self.rows.get(run_id)
-            record = None if row is None else _overlaid(row)
+            record = None if row is None else overlaid(row)
             return Reading(record, now or self.now())
 
     def append(
@@ -86,17 +85,12 @@ class MemoryStore(MemoryPruning, MemoryHistory, MemoryProjections, MemoryInspect
         replies = {}
         with self._open():
             instant = now or self.now()
-            for run_id, token, ttl in leases:
-                row = self.rows.get(run_id)
-                if row is None or row.record.status is not RunLifecycleStatus.RUNNING:
-                    continue
-                if not _holds(row, Guard(token, "live"), instant):
-                    continue
-                assert row.ready_at is not None  # a live guard holds
-                until = instant + timedelta(seconds=ttl)
-                moved = until > row.ready_at
-                row.ready_at = max(row.ready_at, until)
-                replies[run_id] = Reply(instant, row.ready_at, moved)
+            for lease in leases:
+                row = self.rows.get(lease.run_id)
+                reply = renewed(row, lease, instant)
+                if row is not None and reply is not None:
+                    row.ready_at = reply.deadline
+                    replies[lease.run_id] = reply
         return replies
 
     def claim(
@@ -121,7 +115,7 @@ class MemoryStore(MemoryPruning, MemoryHistory, MemoryProjections, MemoryInspect
                 if len(granted) >= limit:
                     break
                 try:
-                    changes = grant(_overlaid(row), instant)
+                    changes = grant(overlaid(row), instant)
                 except RunStoreError as e:
                     if e.code not in SETS_ASIDE:
                         raise
@@ -156,7 +150,7 @@ class MemoryStore(MemoryPruning, MemoryHistory, MemoryProjections, MemoryInspect
                 last = self.rows.get(after)
                 ordered = [r for r in ordered if last is not None and _age(r) > _age(last)]
             return [
-                _overlaid(row)
+                overlaid(row)
                 for row in ordered
                 if status in (None, row.record.status) and kind in (None, row.record.kind)
             ][:limit]
@@ -195,19 +189,11 @@ class MemoryStore(MemoryPruning, MemoryHistory, MemoryProjections, MemoryInspect
         record = change.record
         assert isinstance(record, RunRecord)  # the first change is the run's
         row = self.rows.get(record.run_id)
-        if (row.record.version if row else 0) != change.expected_version:
-            return None
-        if row is not None and change.expected_head not in (None, row.record.head):
-            return None
-        if guard is not None and (row is None or not _holds(row, guard, instant)):
+        if is_lost(row, change, guard, instant, self.epoch):
             return None
         if row is None and self.buried(record.run_id) is not None:
             return None
-        by_holder = guard is not None and guard.lease == "live"
-        new_token = record.fencing_token != (row.record.fencing_token if row else 0)
-        if new_token and not by_holder and not is_of(record.fencing_token, self.epoch):
-            return None
-        ready_at, moved = _ready_at(row, record, guard, instant)
+        ready_at, moved = ready_after(row, record, guard, instant)
         writes: list[Callable[[], None]] = [put(self.rows, record.run_id, Row(record, ready_at))]
         events = [library_event(e) for e in change.events]
         for further in changes[1:]:
@@ -237,29 +223,3 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 def _age(row: Row) -> tuple[datetime, str]:
     return row.record.created_at, row.record.run_id
-
-
-def _overlaid(row: Row) -> RunRecord:
-    return row.record if row.ready_at is None else row.record.with_deadline(row.ready_at)
-
-
-def _holds(row: Row, guard: Guard, instant: datetime) -> bool:
-    if row.record.lease is None or row.record.fencing_token != guard.fencing_token:
-        return False
-    live = row.ready_at is not None and row.ready_at > instant
-    return live if guard.lease == "live" else not live
-
-
-def _ready_at(
-    row: Row | None, record: RunRecord, guard: Guard | None, instant: datetime
-) -> tuple[datetime | None, bool]:
-    """When the run is next due after this write, and whether its deadline moved."""
-    if record.lease is None:
-        if record.status is RunLifecycleStatus.QUEUED:
-            return record.available_at or instant, False
-        return None, False
-    ttl = timedelta(seconds=record.lease.ttl)
-    by_holder = guard is not None and guard.lease == "live"
-    if by_holder and row is not None and row.ready_at and row.ready_at - instant >= ttl / 2:
-        return row.ready_at, False
-    return instant + ttl, True

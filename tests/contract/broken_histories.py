@@ -5,9 +5,10 @@ Not collected by itself: these classes are meant to fail.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from threading import Barrier
 from typing import Any, ClassVar
 
 from runjournal.adapters.contract import Between, ExclusionContract, RunStoreContract
@@ -111,6 +112,13 @@ class ImagesGoTooFar(SoundHistory):
         self, table: Table, after: str, upto: str | None, limit: int
     ) -> list[tuple[str, Image]]:
         return super().images(table, after, None, limit)
+
+
+class TellsNoHeads(SoundHistory):
+    """Takes what it is asked for heads for what is not there."""
+
+    def heads_of(self, table: Table, keys: Sequence[str]) -> dict[str, Head]:
+        return {}
 
 
 class RepairsWhatMovedOn(SoundHistory):
@@ -234,6 +242,19 @@ class HoldsNothing(SoundHistory):
         return nullcontext(_Hold())
 
 
+class LooksBeforeItHolds(SoundHistory):
+    """Sees that a name is free, and takes it a moment later: so two who come at once have it."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store)
+        self.seen, self.inside = Barrier(2, timeout=60), Barrier(2, timeout=60)
+
+    @contextmanager
+    def exclusive(self, name: str) -> Iterator[Any]:
+        self.seen.wait()
+        yield _Hold(self.inside.wait)
+
+
 class HoldsForEver(SoundHistory):
     """Never gives a name back."""
 
@@ -281,8 +302,11 @@ class HoldsOnceClosed(SoundHistory):
 
 
 class _Hold:
+    def __init__(self, check: Callable[[], object] = lambda: None) -> None:
+        self._check = check
+
     def check(self) -> None:
-        pass
+        self._check()
 
 
 class BrokenContract(RunStoreContract, ExclusionContract):

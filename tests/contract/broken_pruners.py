@@ -5,8 +5,8 @@ Not collected by itself: these classes are meant to fail.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -114,6 +114,47 @@ class LetsAnyRunBack(MemoryStore):
 
     def buried_other(self, stream: str, record: RunRecord) -> bool:
         return False
+
+
+class EndsAtTheCut(MemoryStore):
+    """Takes what ended at the cut for what ended before it."""
+
+    def ended(
+        self, before: datetime, after: tuple[datetime, str] | None, limit: int
+    ) -> list[Ended]:
+        return super().ended(before + timedelta(microseconds=1), after, limit)
+
+
+class PagesByTimeAlone(MemoryStore):
+    """Goes on behind all that ended at the same time."""
+
+    def ended(
+        self, before: datetime, after: tuple[datetime, str] | None, limit: int
+    ) -> list[Ended]:
+        place = after and (after[0], chr(0x10FFFF))
+        return super().ended(before, place, limit)
+
+
+class RemovesWhatStays(MemoryStore):
+    """Removes what it was asked about, also where nothing is buried."""
+
+    def prune(self, run_ids: Sequence[str], bury: Burying) -> bool:
+        asked: list[Ended] = []
+
+        def noting(ended: Sequence[Ended]) -> Burial | None:
+            asked.extend(ended)
+            return bury(ended)
+
+        done = super().prune(run_ids, noting)
+        self._remove({f"run/{e.run_id}" for e in asked})
+        return done
+
+
+class LeavesNoTombstone(MemoryStore):
+    """Removes runs as if they had never been."""
+
+    def _graves(self, tombstones: Sequence[Tombstone]) -> list[Callable[[], None]]:
+        return []
 
 
 class BrokenPruning(PruningContract):

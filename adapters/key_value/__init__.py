@@ -1,0 +1,1 @@
+"""A RunStore over any ordered map of keys to bytes that has transactions."""
