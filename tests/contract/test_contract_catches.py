@@ -22,7 +22,10 @@ CAUGHT_BY = {
         "test_run_is_created_only_once",
         "test_concurrent_swaps_at_one_version_have_one_winner",
     ],
-    "IgnoresTheHead": ["test_another_history_of_the_same_length_is_refused"],
+    "IgnoresTheHead": [
+        "test_another_history_of_the_same_length_is_refused",
+        "test_delivery_with_another_history_of_the_same_length_is_refused",
+    ],
     "IgnoresTheEpoch": ["test_grant_of_an_earlier_epoch_leaves_no_trace"],
     "KeepsTheEpoch": [
         "test_every_grant_is_of_the_present_epoch",
