@@ -245,7 +245,8 @@ class DeliveryLedger:
             stored = self._codec.seal(event, after.head)
             after = evolve_delivery(after, event, stored.hash)
             sealed.append(stored)
-        return Change(sealed[0].stream, record.version, tuple(sealed), after), after
+        change = Change(sealed[0].stream, record.version, tuple(sealed), after, record.head)
+        return change, after
 
     def _request(self, record: DeliveryRecord) -> DeliveryRequest:
         """What to send, from the run's last event."""

@@ -39,8 +39,8 @@ class DeliveryStore(Protocol):
     def advance_delivery(self, change: Change) -> bool:
         """Write a delivery's next events and its row, or nothing.
 
-        Guards of the store: the row is at the expected version, which is at least 1, and the
-        stream is not past it. False if one is lost.
+        Guards of the store: the row is at the expected version, which is at least 1, and at the
+        expected head where one is named, and the stream is not past it. False if one is lost.
         """
         ...
 

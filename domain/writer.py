@@ -61,7 +61,8 @@ class HolderWriter:
         self.lost_callbacks: list[Callable[[RunStoreError], None]] = []
         self._engine = engine
         self._record = record
-        self._deadline = lease.expires_at
+        # The store's own: where its clock was set back, the grant's stamp is ahead of it.
+        self._deadline = reply.deadline or lease.expires_at
         self._trusted_until = 0.0
         self._guard = Guard(self.token, "live")
         self._on_end = on_end

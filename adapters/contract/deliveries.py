@@ -103,6 +103,21 @@ class DeliveryContract(StoreHooks):
             assert record == folded(store, scribe, record.invocation_id)
         assert (record.status, record.attempts, record.version) == ("unknown", 1, 3)
 
+    def test_delivery_with_another_history_of_the_same_length_is_refused(
+        self, store: RunStore, scribe: Scribe
+    ) -> None:
+        """A store that was put back and has gone on otherwise is not the one that was read."""
+        record = put_delivery(store, scribe)
+        lost = scribe.delivery(record, attempt(scribe, owner="lost")).record
+        kept_one = scribe.delivery(record, attempt(scribe, owner="kept"))
+        assert store.advance_delivery(kept_one)
+        assert isinstance(lost, DeliveryRecord)
+        assert not store.advance_delivery(scribe.delivery(lost, doubt(scribe, after(5))))
+        here = kept(store, record.invocation_id)
+        assert here == kept_one.record
+        assert here == folded(store, scribe, record.invocation_id)
+        assert store.advance_delivery(scribe.delivery(here, doubt(scribe, after(5))))
+
     def test_longest_due_come_first_up_to_the_limit(self, store: RunStore, scribe: Scribe) -> None:
         for n, seconds in enumerate((30, 10, 20)):
             record = put_delivery(store, scribe, f"run-{n}")

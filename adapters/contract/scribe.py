@@ -121,7 +121,7 @@ class Scribe:
             stored = self.codec.seal(event, after.head)
             after = evolve_delivery(after, event, stored.hash)
             sealed.append(stored)
-        return Change(sealed[0].stream, record.version, tuple(sealed), after)
+        return Change(sealed[0].stream, record.version, tuple(sealed), after, record.head)
 
     def new_id(self) -> str:
         return f"command-{next(self._ids)}"

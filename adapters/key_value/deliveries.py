@@ -28,7 +28,7 @@ class KeyValueDeliveries(InSpace, DeliveryStore):
             stored = read_delivery(space, record.invocation_id)
             if stored is None or stored.version != change.expected_version:
                 return False
-            if not is_at_end(space, change):
+            if change.expected_head not in (None, stored.head) or not is_at_end(space, change):
                 return False
             write_events(space, change)
             put_delivery(space, record)

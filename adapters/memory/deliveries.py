@@ -51,6 +51,8 @@ class MemoryDeliveries(MemoryProcessRecorder):
             row = self.outbox.get(record.invocation_id)
             if row is None or row.record.version != change.expected_version:
                 return False
+            if change.expected_head not in (None, row.record.head):
+                return False
             events = tuple(library_event(e) for e in change.events)
             write = put(self.outbox, record.invocation_id, DeliveryRow(record))
             try:

@@ -37,6 +37,7 @@ class PostgresDeliveries(PostgresProcessRecorder):
                 sql.ADVANCE_DELIVERY,
                 record.invocation_id,
                 change.expected_version,
+                change.expected_head,
                 record.status.value,
                 record.version,
                 record.next_attempt_at,

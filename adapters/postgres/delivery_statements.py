@@ -9,8 +9,9 @@ DELIVERY = (
 )
 DELIVERY_TYPES = (TEXT, TEXT, TEXT, TEXT, INT8, MOMENT, MOMENT, TEXT, BYTES)
 
-#: The version decides between two who would write: one that waits for the other's row looks at it
-#: again. An attempt's end is a column of its own, so nothing is judged on the clock here.
+#: The version decides between two who would write, and the hash between two histories: one that
+#: waits for the other's row looks at it again. An attempt's end is a column of its own, so nothing
+#: is judged on the clock here.
 ADVANCE_DELIVERY = named(
     "advance_delivery",
     """
@@ -19,6 +20,7 @@ ADVANCE_DELIVERY = named(
             next_attempt_at = :next_attempt_at, updated_at = :updated_at, head = :head,
             body = :body
         WHERE invocation_id = :invocation_id AND version = :expected_version
+            AND head = coalesce(:expected_head, head)
         RETURNING true AS written
     ), e AS (
         INSERT INTO @events (stream, version, topic, state)
@@ -30,6 +32,7 @@ ADVANCE_DELIVERY = named(
     {
         "invocation_id": TEXT,
         "expected_version": INT8,
+        "expected_head": TEXT,
         "status": TEXT,
         "version": INT8,
         "next_attempt_at": MOMENT,

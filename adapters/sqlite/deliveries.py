@@ -43,7 +43,8 @@ class SQLiteDeliveries(SQLiteProcessRecorder):
     def advance_delivery(self, change: Change) -> bool:
         record = change.record
         assert isinstance(record, DeliveryRecord)  # a delivery's change
-        values = (*_columns(record, self.cipher), record.invocation_id, change.expected_version)
+        where = record.invocation_id, change.expected_version, change.expected_head
+        values = (*_columns(record, self.cipher), *where)
         try:
             with self.database.writing() as conn:
                 if conn.execute(sql.ADVANCE_DELIVERY, values).rowcount != 1:

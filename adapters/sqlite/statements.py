@@ -254,10 +254,11 @@ SET_ASIDE_DELIVERY = (
     )
     + " WHERE invocation_id = ?"
 )
-#: The version decides between two who would write.
+#: The version decides between two who would write, and the hash between two histories.
 ADVANCE_DELIVERY = (
     "UPDATE delivery_outbox SET status = ?, version = ?, next_attempt_at = ?, updated_at = ?,"
     " head = ?, body = ?, attention = NULL WHERE invocation_id = ? AND version = ?"
+    " AND head = coalesce(?, head)"
 )
 GET_DELIVERY = f"SELECT {_DELIVERY} FROM delivery_outbox WHERE invocation_id = ?"
 #: Ordered by the index; refs come as JSON arrays, NULL for all.

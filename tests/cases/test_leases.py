@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from runjournal import Journal, RunStoreError, Worker, WorkerContext, open_journal
-from runjournal.adapters.contract.tools import SteppedClock, refused
+from runjournal.adapters.contract import LosesReplies
+from runjournal.adapters.contract.tools import SteppedClock, ledger_on, refused
 
 SLEEPER = Path(__file__).with_name("sleeping_worker.py")
 Verify = Callable[[Journal, str], None]
@@ -29,6 +30,24 @@ def expires_at(journal: Journal, run_id: str = "r") -> datetime:
     assert record is not None
     assert record.lease is not None
     return record.lease.expires_at
+
+
+def test_clock_that_was_set_back_leaves_a_new_lease_as_long_as_it_is(
+    journal: Journal, clock: SteppedClock
+) -> None:
+    """The grant is stamped with the run's last instant; its deadline is now + ttl all the same."""
+    line = LosesReplies(journal.store)
+    ledger = ledger_on(line, clock, "a", lease_ttl=10)
+    ledger.start("r")
+    clock.advance(-3600)
+    lease = ledger.acquire("r")
+    assert lease.record.lease is not None
+    assert lease.record.lease.expires_at == expires_at(journal) == clock.now + timedelta(seconds=10)
+    clock.advance(10)
+    line.requests = 1
+    with refused("RUN_LEASE_LOST", "expired"):  # it is known to be, and nothing is sent
+        lease.save_checkpoint(1)
+    assert line.requests == 1
 
 
 @pytest.mark.parametrize("late", [0.0, 0.001, 3600.0])
