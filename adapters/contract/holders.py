@@ -159,9 +159,9 @@ class HolderContract(StoreHooks):
     def test_acquiring_again_fences_the_older_handle(
         self, store: RunStore, clock: SteppedClock
     ) -> None:
-        ledger = ledger_on(store, clock)
-        older = ledger.acquire("run")
-        newer = ledger.acquire("run")
+        # By another ledger: the older handle is told nothing, and the store has to fence it.
+        older = ledger_on(store, clock).acquire("run")
+        newer = ledger_on(store, clock).acquire("run")
         # The same owner's live lease was not abandoned: the token grows, the attempt does not.
         assert (newer.fencing_token, newer.attempt) == (2, 1)
         with refused(RUN_LEASE_LOST, "taken_over"):

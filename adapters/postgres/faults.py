@@ -46,11 +46,23 @@ def meaning_of(e: psycopg.Error, schema: str, *, maybe_done: bool = False) -> Ru
     return RunStoreError(RUN_STORE_UNAVAILABLE, "failed", f"Postgres: {brief(e)}")
 
 
+#: What a server, or PgBouncer, says to a connection that it will refuse tomorrow as well. libpq has
+#: no code for it; in another language the refusal is tried again for a while.
+FINAL = (
+    "unsupported startup parameter",
+    "password authentication failed",
+    "no pg_hba.conf entry",
+    "does not exist",
+)
+
+
 def passes(e: psycopg.Error) -> bool:
     """Whether it may be over in a moment: the connection, a restart, a deadlock, no free slot."""
     if e.sqlstate is None:
         # A host's pool has waited already by the time it says that it is exhausted or closed.
         if type(e).__name__ in ("PoolTimeout", "PoolClosed", "TooManyRequests"):
+            return False
+        if any(text in str(e) for text in FINAL):
             return False
         return isinstance(e, psycopg.OperationalError | psycopg.InterfaceError)
     return (e.sqlstate[:2] == "08" and e.sqlstate != "08P01") or e.sqlstate in (

@@ -101,7 +101,7 @@ def test_case_58_the_log_shrinks_again(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     log = tmp_path / "journal.db-wal"
     # Enough to go well past the limit, in either form.
-    appends, size = (1_000_000, 200) if PROVE else (20_000, 4_000)
+    appends, size = (1_000_000, 200) if PROVE else (8_000, 10_000)
 
     def sizes(lease: Any, number: int) -> list[int]:
         found = []

@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 from runjournal import open_journal
+from runjournal.adapters.postgres import database
 
 Spawn = Callable[..., "subprocess.Popen[str]"]
 
@@ -89,7 +90,8 @@ def test_a_worker_process_is_interrupted(
     assert cli.json("show", "a")["status"] == "queued"
 
 
-def test_what_cannot_be_reached_is_one_line(cli: Any) -> None:
+def test_what_cannot_be_reached_is_one_line(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "TRIES", 2)
     nowhere = "postgresql://me:secret@127.0.0.1:1/db?connect_timeout=1"
     line = cli("--db", nowhere, "list", code=7)
     assert line.startswith("runjournal: RUN_STORE_UNAVAILABLE/failed: ")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
@@ -290,3 +291,17 @@ def test_failover_that_ends_while_a_command_waits(
             wait_until(lambda: "trying again" in caplog.text)
             end()
             assert saving.result().version == 3
+
+
+@pytest.mark.parametrize("part", ["/nowhere", "?user=nobody"])
+def test_what_will_not_pass_is_refused_at_once(
+    postgres_url: str, caplog: pytest.LogCaptureFixture, part: str
+) -> None:
+    """No such database, no such role: trying again would only keep the user waiting."""
+    caplog.set_level(logging.INFO)
+    address = urlsplit(postgres_url)
+    asked = f"{address.query}&user=nobody" if "user" in part else address.query
+    path = address.path if "user" in part else part
+    with refused(RUN_STORE_UNAVAILABLE, "failed"):
+        open_journal(urlunsplit(address._replace(path=path, query=asked)))
+    assert "trying again" not in caplog.text

@@ -141,7 +141,8 @@ def test_worker_waits_for_the_check(
         thread = threading.Thread(target=worker.run, kwargs={"interrupt": stop, "poll": 0.01})
         thread.start()
         try:
-            wait_until(lambda: loss(lambda: journal.ledger().claim()) == MOVED)
+            # Not by a claim: that passes over what the worker has locked while it finds out itself.
+            wait_until(lambda: loss(lambda: journal.ledger().acquire("run")) == MOVED)
             assert thread.is_alive()
             journal.restore_check("operator", "a dump")
             wait_until(lambda: (run := journal.get("run")) is not None and run.is_terminal)

@@ -23,7 +23,7 @@ from .decision_races import Contest, assert_woken_once, since, suspend
 
 DECIDER = Path(__file__).with_name("deciding_process.py")
 PROVE = bool(os.environ.get("RUNJOURNAL_PROVE"))
-TRIES = 200
+TRIES = 200 if PROVE else 60
 #: Races of each kind that have a winner: by turns the one, the other, and whoever is faster.
 RACES = 60 if PROVE else 15
 PROCESS_TRIES = 1000 if PROVE else 60

@@ -26,7 +26,7 @@ from ..postgres.servers import OwnServer
 WORKER = Path(__file__).parent.parent / "postgres" / "steady_worker.py"
 #: `make prove` sets it: the proof at full length.
 PROVE = bool(os.environ.get("RUNJOURNAL_PROVE"))
-WORKERS, RUNS, SECONDS, EVERY = (8, 500, 60, (4.0, 7.0)) if PROVE else (4, 120, 12, (2.0, 3.5))
+WORKERS, RUNS, SECONDS, EVERY = (8, 500, 60, (4.0, 7.0)) if PROVE else (4, 80, 8, (1.5, 2.5))
 CHECKPOINTS = 4
 TTL = 5.0
 
