@@ -163,7 +163,9 @@ def beside(journal: Journal, url: str, watched: float, backend: str) -> Iterator
             ("the writer alone", alone),
             ("the writer beside processes that only compute", computing),
         ):
-            yield Figure(what, against, [with_verify[n - 1] / divisor[n - 1]], "less", aside=n < 99)
+            ratio = with_verify[n - 1] / divisor[n - 1]
+            aside = n < 99 or divisor is computing
+            yield Figure(what, against, [ratio], "less", aside=aside)
 
 
 def measure(journal: Journal, url: str, options: Namespace) -> Iterator[Figure]:
