@@ -149,23 +149,26 @@ def compute(seconds: float) -> None:
         process.wait()
 
 
-def beside(journal: Journal, url: str, watched: float, backend: str) -> Iterator[Figure]:
+def beside(journal: Journal, url: str, options: Namespace, backend: str) -> Iterator[Figure]:
     """How a writer's checkpoints slow down beside verify, and how beside mere computing."""
     verify = [sys.executable, "-m", "runjournal.adapters.cli.main", "--db", url, "verify"]
-    alone = percentiles_beside(journal, lambda: time.sleep(watched))
-    with_verify = percentiles_beside(
-        journal, lambda: subprocess.run(verify, check=True, capture_output=True)
-    )
-    computing = percentiles_beside(journal, lambda: compute(watched))
+    works: dict[str, Callable[[], object]] = {
+        "alone": lambda: time.sleep(options.watched),
+        "verify": lambda: subprocess.run(verify, check=True, capture_output=True),
+        "computing": lambda: compute(options.watched),
+    }
+    found = [
+        {name: percentiles_beside(journal, work) for name, work in works.items()}
+        for _ in range(options.rounds)
+    ]
     for n in (50, 99):
         what = f"p{n} of a writer's checkpoints beside `verify`, {backend}"
-        for against, divisor in (
-            ("the writer alone", alone),
-            ("the writer beside processes that only compute", computing),
+        for base, against in (
+            ("alone", "the writer alone"),
+            ("computing", "the writer beside processes that only compute"),
         ):
-            ratio = with_verify[n - 1] / divisor[n - 1]
-            aside = n < 99 or divisor is computing
-            yield Figure(what, against, [ratio], "less", aside=aside)
+            ratios = [f["verify"][n - 1] / f[base][n - 1] for f in found]
+            yield Figure(what, against, ratios, "less", aside=n < 99 or base == "computing")
 
 
 def measure(journal: Journal, url: str, options: Namespace) -> Iterator[Figure]:
@@ -193,7 +196,7 @@ def measure(journal: Journal, url: str, options: Namespace) -> Iterator[Figure]:
             yield Figure(
                 f"{name}, {events}, {backend}", against, ratios, "more", aside=base != "bare"
             )
-    yield from beside(journal, url, options.watched, backend)
+    yield from beside(journal, url, options, backend)
     sizes = [
         resource.getrusage(who).ru_maxrss / 1024
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
