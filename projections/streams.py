@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ..domain.audit import AUDIT_STREAM, AuditEvent
 from ..domain.chain import GENESIS, chain_hash
 from ..domain.delivery import DELIVERY_STREAM, DeliveryEvent, DeliveryRecord, evolve_delivery
 from ..domain.errors import RunStoreError
@@ -33,7 +34,13 @@ def _evolve_of(name: str, first: Event) -> _Evolve:
         return advance
     if name.startswith(DELIVERY_STREAM) or isinstance(first, DeliveryEvent):
         return evolve_delivery
-    return lambda record, _event, _head: record
+    return _without_record
+
+
+def _without_record(record: Any, event: Event, _head: str) -> Any:
+    if isinstance(event, AuditEvent) and event.originator_id != AUDIT_STREAM:
+        raise ValueError(f"it belongs into {AUDIT_STREAM}")
+    return record
 
 
 class Stream:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+import resource
 import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,10 @@ DOCS = (Path(runjournal.__file__).parent / "docs" / "cli.md").read_text(encoding
 def test_help_answers_at_once(spawn: Callable[..., subprocess.Popen[str]]) -> None:
     taken = []
     for _ in range(3):
-        began = time.perf_counter()
+        began = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
         text, errors = spawn("--help").communicate()
-        taken.append(time.perf_counter() - began)
+        # Of the processor: what else the machine does is none of it.
+        taken.append(sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]) - began)
         assert errors == ""
         words = " ".join(text.split())
         for code, meaning in EXITS.items():

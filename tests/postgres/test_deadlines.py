@@ -169,7 +169,8 @@ def test_locked_rows_hold_up_nobody_else(
     journal: Journal, postgres_url: str, wait_until: Until
 ) -> None:
     """Two rows stay locked for longer than the ttl: all other leases of the ledger go on."""
-    ledger = journal.ledger(lease_ttl=1.5, heartbeat_every=0.3)
+    ttl = 3.0
+    ledger = journal.ledger(lease_ttl=ttl, heartbeat_every=0.3)
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda n: ledger.start(f"run-{n}"), range(12)))
     handles = ledger.claim(limit=12)
@@ -177,7 +178,7 @@ def test_locked_rows_hold_up_nobody_else(
     free = [h for h in handles if h.run_id not in stuck]
     dropped: set[str] = set()
     with row_locked(postgres_url, *stuck):
-        end = time.monotonic() + 2.5
+        end = time.monotonic() + ttl + 1
 
         def all_the_time() -> bool:
             dropped.update(h.run_id for h in free if not h.held)

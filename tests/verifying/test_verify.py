@@ -86,6 +86,14 @@ def test_changes_of_a_run(stored: Journal, sql: Sql, statement: str, finding: st
     assert (finding, "run/done-0") in kinds(stored)
 
 
+def test_an_audit_log_under_another_name(stored: Journal, sql: Sql) -> None:
+    sql("UPDATE runs SET kind = 'x' WHERE run_id = 'done-0'")
+    stored.acknowledge(stored.verify().findings, "alice", "a known one")
+    assert kinds(stored) == []
+    sql("UPDATE events SET stream = 'notes' WHERE stream = 'journal/audit'")
+    assert ("unreadable", "notes") in kinds(stored)
+
+
 def test_two_events_that_change_places(stored: Journal, sql: Sql) -> None:
     for old, new in ((3, 100), (4, 3), (100, 4)):
         sql("UPDATE events SET version = ? WHERE stream = 'run/done-0' AND version = ?", new, old)
