@@ -63,6 +63,7 @@ def refusal(record: RunRecord, command: c.Command, at: float, **limits: Any) -> 
         decide(record, command, after(at), DeploymentLimits(**limits))
     assert caught.value.code == EXCEEDED
     assert caught.value.record is record
+    assert "run 'run': " in str(caught.value)
     return caught.value
 
 
@@ -91,7 +92,7 @@ def test_attempts_are_counted_with_the_first_one() -> None:
     assert (ending.outcome.code, ending.fencing_token) == ("attempts_exhausted", 3)
     assert (ending.actor, ending.command_id, ending.originator_version) == ("boss", "a", 4)
     assert ending.timestamp == after(120)
-    assert "attempts would be 3; the limit is 2" in str(ending.outcome.message)
+    assert ending.outcome.message == "run 'run': attempts would be 3; the limit is 2"
     (ending,) = decide(TAKEN, acquire(), after(120), DeploymentLimits(attempts=2))
     assert ending.actor == "w2", "who found it so"
     # What another host allowed is not ended here: it is refused, and stays as it is.
@@ -109,7 +110,7 @@ def test_age_ends_a_run_that_is_taken_and_refuses_its_checkpoints() -> None:
     (ending,) = decide(RUNNING, acquire(), after(60.5), allowed)
     assert isinstance(ending, RunFailed)
     assert (ending.outcome.code, ending.fencing_token) == ("duration_exhausted", 2)
-    assert "run seconds would be 60.5; the limit is 60" in str(ending.outcome.message)
+    assert ending.outcome.message == "run 'run': run seconds would be 60.5; the limit is 60"
     # A clock that was put back makes no run younger.
     late = life((start(), 0), (acquire(), 100))
     assert isinstance(decide(late, acquire(), after(50), allowed)[-1], RunFailed)
@@ -158,6 +159,16 @@ def test_why_a_run_ended_instead(outcome: str, code: str, reason: str, numbers: 
     assert (caught.value.code, caught.value.reason) == (code, reason)
     assert caught.value.record is ended
     assert numbers in str(caught.value)
+    assert "run 'run'" in str(caught.value)
+
+
+def test_an_ended_run_without_an_outcome_is_refused_like_any_other() -> None:
+    ended = life((start(), 0), (acquire(), 0), (of_holder(c.Fail, code="bad"), 0))
+    with pytest.raises(RunStoreError) as caught:
+        raise_ended(ended.changed({"outcome": None}), DeploymentLimits())
+    assert (caught.value.code, caught.value.reason) == ("RUN_ALREADY_TERMINAL", "failed")
+    assert "run 'run' has already failed" in str(caught.value)
+    assert "with" not in str(caught.value)
 
 
 def test_ttl_within_its_range() -> None:
@@ -183,6 +194,8 @@ def test_numbers_in_a_refusal() -> None:
     error = DeploymentLimits(input_bytes=1_000_000).exceeded("input_bytes", 1_234_567, "run")
     assert "run 'run': input bytes would be 1,234,567; the limit is 1,000,000" in str(error)
     assert error.record is None
+    whole = str(DeploymentLimits(run_seconds=20).exceeded("run_seconds", 1200.0, "run"))
+    assert whole.endswith("would be 1,200; the limit is 20")
     shown = str(DeploymentLimits(run_seconds=0.5).exceeded("run_seconds", 1234.25, "run"))
     assert "would be 1,234.25; the limit is 0.5" in shown
 

@@ -15,7 +15,9 @@ from runjournal.domain import commands as c
 from runjournal.domain.decide import decide
 from runjournal.domain.events import Payload
 from runjournal.domain.record import RunRecord
+from runjournal.domain.refusals import pruned as pruned_error
 from runjournal.domain.run import evolve
+from runjournal.domain.status import can_transition_run, is_terminal_run_status
 from runjournal.domain.tombstone import run_tombstone
 
 NULL = Payload(b"null", "null")
@@ -231,3 +233,54 @@ def test_a_checkpoint_of_another_command_is_written() -> None:
 def test_a_holder_may_give_back_up_to_its_last_instant() -> None:
     for make in HOLDERS:
         assert decide(RUNNING, make(), after(59.999999))
+
+
+@pytest.mark.parametrize(
+    ("record", "command", "names"),
+    [
+        (SUSPENDED, acquire(), "waiting for 'x', 'y', and no resume"),
+        (after_commands(start(), acquire("w1"), suspending(1)), acquire(), "waiting for a resume,"),
+        (TAKEN, saving(1), "taken over by 'w1': token 1 is stale, the run is at 2"),
+        (
+            after_commands(start(), acquire("w1"), acquire("w1"), releasing(2)),
+            saving(1),
+            "taken over: token 1 is stale",
+        ),
+        (COMPLETED, saving(), "has already completed with 'ok'"),
+        (CANCELLED, resuming("p"), "has already been cancelled with 'cancelled'"),
+    ],
+)
+def test_refusal_names_what_is_in_the_way(
+    record: RunRecord, command: c.Command, names: str
+) -> None:
+    with pytest.raises(RunStoreError) as caught:
+        decide(record, command, START)
+    assert names in str(caught.value)
+
+
+def test_a_pruned_run_is_not_found() -> None:
+    record = pruned()
+    error = pruned_error(record)
+    assert (error.code, error.reason, error.record) == ("RUN_NOT_FOUND", "pruned", record)
+    assert f"ended at {START.isoformat()} and was pruned at {after(9).isoformat()}" in str(error)
+
+
+MOVES = {
+    "queued": {"running", "cancelled", "failed"},
+    "running": {"suspended", "completed", "failed", "cancelled", "queued"},
+    "suspended": {"queued", "running", "cancelled", "failed"},
+    "completed": set(),
+    "failed": set(),
+    "cancelled": set(),
+}
+
+
+def test_moves_between_statuses() -> None:
+    for before, moves in MOVES.items():
+        assert {to for to in MOVES if can_transition_run(before, to)} == moves
+        assert is_terminal_run_status(before) == (not moves)
+    for wrong in (("gone", "queued"), ("queued", "gone")):
+        with pytest.raises(ValueError, match="gone"):
+            can_transition_run(*wrong)
+    with pytest.raises(ValueError, match="gone"):
+        is_terminal_run_status("gone")

@@ -8,9 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from runjournal.adapters.contract.scribe import START, after
 from runjournal.domain import commands as c
 from runjournal.domain.decide import decide
+from runjournal.domain.delivering import Attempt, decide_delivery
+from runjournal.domain.delivery import evolve_delivery, request_delivery
 from runjournal.domain.events import CheckpointSaved, Event, Payload, RunEvent
 from runjournal.domain.record import RunRecord
 from runjournal.domain.run import COMMANDS_KEPT, advance, evolve, fold
@@ -449,3 +452,29 @@ def test_a_stream_that_begins_with_something_else_stays_readable() -> None:
     assert (record.start_digest, record.commands, record.head) == ("", (), "h")
     again = evolve(running(), decide(None, start(kind="other"), START)[0], "h")
     assert (again.kind, again.version, again.status) == ("default", 1, "running")
+
+
+def test_what_is_made_unvalidated_knows_its_fields() -> None:
+    """So that it can be copied and dumped like any model, also without what is as by default."""
+    record = life((start(delivery_ref="inbox"), 0), (acquire(), 0), (saving(), 0))
+    later = record.with_deadline(after(99))
+    assert later.lease is not None
+    assert record.checkpoint_ref is not None
+    (saved,) = decide(record, saving(command_id="d"), START)
+    (completed,) = decide(
+        record, c.Complete(run_id="run", fencing_token=1, code="ok", result=RESULT, **HOLDER), START
+    )
+    ended = evolve(record, completed, "h")
+    request = request_delivery(ended, completed)
+    assert request is not None
+    delivery = evolve_delivery(None, request, "h")
+    (attempted,) = decide_delivery(delivery, Attempt(command_id="c", owner="s", ttl=1.0), START)
+    sending = evolve_delivery(delivery, attempted, "h")
+    assert sending.sending is not None
+    parts: list[BaseModel] = [later.lease, record.checkpoint_ref, record.commands[0], saved]
+    for model in [record, later, ended, queued(), delivery, sending, sending.sending, *parts]:
+        given = model.model_dump(exclude_unset=True)
+        assert given
+        assert given.keys() == model.model_fields_set
+        defaults = {k for k, f in type(model).model_fields.items() if not f.is_required()}
+        assert model.model_fields_set >= type(model).model_fields.keys() - defaults
