@@ -123,8 +123,8 @@ def test_lists_of_identifiers() -> None:
 
 
 def test_labels() -> None:
-    given = {"b": "2", "a": "1"}
-    assert list(check_labels(given).items()) == [("a", "1"), ("b", "2")]
+    given = {"b": "1", "a": "2"}
+    assert list(check_labels(given).items()) == [("a", "2"), ("b", "1")]
     assert check_labels(given) is not given
     assert check_labels(None) == {}
     reason, text = refusal(lambda: check_labels([("a", "b")]))
@@ -147,6 +147,7 @@ def test_texts() -> None:
 
 def test_times() -> None:
     assert check_time(NOON, "at") == NOON
+    assert check_time(NOON, "at").tzinfo is UTC, "whatever zone the host lives in"
     east = NOON.astimezone(timezone(timedelta(hours=5)))
     assert check_time(east, "at").isoformat() == NOON.isoformat()
     edge = datetime.max.replace(tzinfo=timezone(timedelta(hours=-5)))
