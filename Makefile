@@ -6,7 +6,7 @@ SCRATCH := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -g
 	2>/dev/null && echo /dev/shm || echo $${TMPDIR:-/tmp})
 PYTEST := TMPDIR=$(SCRATCH) $(BIN)/pytest --numprocesses auto --dist worksteal
 
-.PHONY: demo demo-postgres test check prove chaos bench plots clean
+.PHONY: demo demo-postgres test check prove chaos mutants bench plots clean
 
 demo: .venv/ready
 	$(BIN)/runjournal demo
@@ -32,6 +32,18 @@ prove: .venv/ready
 MINUTES ?= 5
 chaos: .venv/ready
 	RUNJOURNAL_CHAOS_MINUTES=$(MINUTES) TMPDIR=$(SCRATCH) $(BIN)/pytest -s tests/chaos
+
+# Change domain/ in every place, one at a time: a test must fail. MUTANTS='runjournal.domain.run.*'
+# looks at one module. The copy has the layout that mutmut knows.
+JOBS ?= 2
+mutants: .venv/ready
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev,mutants]'
+	rm -rf build/mutants/src build/mutants/tests
+	mkdir -p build/mutants/src/runjournal
+	cp -r __init__.py domain projections adapters build/mutants/src/runjournal
+	cp -r tests pyproject.toml build/mutants
+	cd build/mutants && TMPDIR=$(SCRATCH) nice ../../$(BIN)/mutmut run --max-children $(JOBS) $(MUTANTS)
+	cd build/mutants && ../../$(BIN)/python ../../tools/surviving_mutants.py ../../docs/mutants.md
 
 # The table of the README, and the plots of docs/performance.md: QUICK=1 for a glance, WRITE=1 to put
 # them there.

@@ -193,9 +193,7 @@ class Engine:
             sealed.append(stored)
         assert record is not None  # decide gave at least one event
         changes = [Change(sealed[0].stream, version, tuple(sealed), record, expected_head)]
-        if record.delivery_ref is not None and record.is_terminal:
-            changes += self._delivery(record, events[-1])
-        return changes, record
+        return changes + self._delivery(record, events[-1]), record
 
     def _delivery(self, record: RunRecord, terminal: RunEvent) -> list[Change]:
         event = request_delivery(record, terminal)

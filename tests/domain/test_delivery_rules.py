@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runjournal import RunStoreError
-from runjournal.adapters.contract.scribe import START
+from runjournal.adapters.contract.scribe import START, Scribe, record_of
 from runjournal.domain.delivering import Attempt, Doubt, Succeed, decide_delivery
 from runjournal.domain.delivery import (
     DELIVERY_EVENTS,
@@ -19,9 +19,12 @@ from runjournal.domain.delivery import (
     DeliveryRequested,
     DeliverySucceeded,
     DeliveryUnknown,
+    delivery_invocation_id,
     evolve_delivery,
+    request_delivery,
 )
-from runjournal.domain.events import Event
+from runjournal.domain.events import Event, Outcome, RunCancelled
+from runjournal.domain.run import evolve
 
 TTL = 10.0
 #: Seconds by which the clock moves before a command: also backwards, as clocks do.
@@ -153,3 +156,139 @@ def test_nothing_comes_before_the_request() -> None:
     for event in ANY_EVENT[1:]:
         with pytest.raises(ValueError, match="no meaning"):
             evolve_delivery(None, event, "h")
+
+
+def fields(event: Event) -> dict[str, Any]:
+    return {"topic": event.topic} | {k: v for k, v in dict(event).items() if v not in (None, "")}
+
+
+def test_what_is_written_and_what_the_row_says_then() -> None:
+    """Every event and every row in full: a field that comes from the wrong place shows."""
+    who = {"command_id": "c", "actor": "boss"}
+    again = START + timedelta(seconds=99)
+
+    def event(topic: str, version: int, seconds: float, **others: Any) -> dict[str, Any]:
+        place = {"topic": f"delivery.{topic}", "originator_id": "delivery/delivery-1"}
+        stamp = {"originator_version": version, "timestamp": START + timedelta(seconds=seconds)}
+        return who | place | stamp | others
+
+    def step(record: DeliveryRecord, command: Any, seconds: float) -> tuple[Any, DeliveryRecord]:
+        (made,) = decide_delivery(record, command, START + timedelta(seconds=seconds))
+        return fields(made), evolve_delivery(record, made, f"h{made.originator_version}")
+
+    def moved(before: DeliveryRecord, now: DeliveryRecord) -> dict[str, Any]:
+        return {k: v for k, v in dict(now).items() if v != dict(before)[k]}
+
+    first = evolve_delivery(None, requested(), "h1")
+    assert dict(first) == {
+        "invocation_id": "delivery-1",
+        "run_id": "run",
+        "kind": "etl",
+        "delivery_ref": "inbox",
+        "terminal_version": 3,
+        "terminal_hash": "hash",
+        "status": "pending",
+        "version": 1,
+        "attempts": 0,
+        "sending": None,
+        "trying_since": None,
+        "next_attempt_at": START,
+        "error": None,
+        "definite": None,
+        "created_at": START,
+        "updated_at": START,
+        "head": "h1",
+    }
+    written, sent = step(first, Attempt(**who, owner="s", ttl=TTL), 1)
+    end = START + timedelta(seconds=11)
+    assert written == event("attempted", 2, 1, attempt=1, owner="s", expires_at=end)
+    assert moved(first, sent) == {
+        "version": 2,
+        "head": "h2",
+        "updated_at": START + timedelta(seconds=1),
+        "attempts": 1,
+        "sending": sent.sending,
+        "trying_since": START + timedelta(seconds=1),
+        "next_attempt_at": end,
+    }
+    assert sent.sending is not None
+    started = START + timedelta(seconds=1)
+    assert dict(sent.sending) == {"owner": "s", "started_at": started, "expires_at": end}
+    # A clock that was put back: the stamp and the end of the attempt are from the last stamp on.
+    (late,) = decide_delivery(first, Attempt(**who, owner="s", ttl=TTL), START - timedelta(9))
+    assert (late.timestamp, late.expires_at) == (START, START + timedelta(seconds=TTL))  # type: ignore[attr-defined]
+
+    doubt = Doubt(**who, attempt=1, error="no", definite=True, next_attempt_at=again)
+    written, doubted = step(sent, doubt, 2)
+    assert written == event(
+        "unknown", 3, 2, attempt=1, error="no", definite=True, next_attempt_at=again
+    )
+    assert moved(sent, doubted) == {
+        "version": 3,
+        "head": "h3",
+        "updated_at": START + timedelta(seconds=2),
+        "status": "unknown",
+        "sending": None,
+        "next_attempt_at": again,
+        "error": "no",
+        "definite": True,
+    }
+    # Tried again by itself, it has been tried since the first time.
+    _, second = step(doubted, Attempt(**who, owner="s", ttl=TTL), 3)
+    assert (second.attempts, second.trying_since) == (2, started)
+    # Tried again since somebody asked for it, it begins anew.
+    asked = Doubt(**who, attempt=2, error="no", definite=False, next_attempt_at=None)
+    _, waiting = step(second, asked, 4)
+    assert (waiting.definite, waiting.next_attempt_at, waiting.needs_attention) == (
+        False,
+        None,
+        True,
+    )
+    _, third = step(waiting, Attempt(**who, owner="s", ttl=TTL), 5)
+    assert (third.attempts, third.trying_since) == (3, START + timedelta(seconds=5))
+
+    written, delivered = step(third, Succeed(**who, attempt=3), 6)
+    assert written == event("succeeded", 7, 6, attempt=3)
+    assert moved(third, delivered) == {
+        "version": 7,
+        "head": "h7",
+        "updated_at": START + timedelta(seconds=6),
+        "status": "delivered",
+        "sending": None,
+        "next_attempt_at": None,
+        "error": None,
+        "definite": None,
+    }
+
+
+def test_what_a_runs_end_asks_for() -> None:
+    started = record_of(Scribe().start("run", delivery_ref="inbox", kind="etl"))
+    end = RunCancelled(
+        originator_id="run/run",
+        originator_version=2,
+        timestamp=START + timedelta(seconds=5),
+        actor="boss",
+        command_id="c",
+        outcome=Outcome(code="cancelled"),
+        fencing_token=1,
+    )
+    ended = evolve(started, end, "head")
+    event = request_delivery(ended, end)
+    assert event is not None
+    invocation_id = delivery_invocation_id("run", "inbox")
+    assert fields(event) == {
+        "topic": "delivery.requested",
+        "originator_id": f"delivery/{invocation_id}",
+        "originator_version": 1,
+        "timestamp": START + timedelta(seconds=5),
+        "actor": "boss",
+        "command_id": "c",
+        "causation_id": "c",
+        "run_id": "run",
+        "kind": "etl",
+        "delivery_ref": "inbox",
+        "terminal_version": 2,
+        "terminal_hash": "head",
+    }
+    assert request_delivery(started, end) is None, "it has not ended"
+    assert request_delivery(ended.changed({"delivery_ref": None}), end) is None, "nobody waits"
