@@ -18,6 +18,8 @@ from runjournal.domain.delivery import DeliveryRecord
 from runjournal.domain.history_store import Head, Image, Publication, Repair, Table
 from runjournal.domain.ports import StoredEvent
 
+from .enrolling import enrol
+
 
 class SoundHistory(Between):
     """Breaks nothing. What is around it is a MemoryStore."""
@@ -318,12 +320,4 @@ class BrokenContract(RunStoreContract, ExclusionContract):
         return self.store_class(MemoryStore())
 
 
-def _contract(store_class: type[Between]) -> type[BrokenContract]:
-    name = f"Test{store_class.__name__}"
-    return type(name, (BrokenContract,), {"store_class": store_class, "__module__": __name__})
-
-
-BROKEN = [
-    c for c in list(globals().values()) if isinstance(c, type) and issubclass(c, SoundHistory)
-]
-globals().update({f"Test{c.__name__}": _contract(c) for c in BROKEN})
+enrol(globals(), BrokenContract, SoundHistory)

@@ -18,6 +18,8 @@ from runjournal.domain.prune_store import Burial, Burying
 from runjournal.domain.pruning import Ended
 from runjournal.domain.tombstone import Tombstone
 
+from .enrolling import enrol
+
 
 class JudgesByAge(MemoryStore):
     """Takes the time at which a run was created for the one at which it ended."""
@@ -157,7 +159,7 @@ class LeavesNoTombstone(MemoryStore):
         return []
 
 
-class BrokenPruning(PruningContract):
+class BrokenContract(PruningContract):
     """The contract on one of the stores above."""
 
     store_class: ClassVar[type[MemoryStore]] = MemoryStore
@@ -166,14 +168,8 @@ class BrokenPruning(PruningContract):
         return self.store_class()
 
 
-def _contract(store_class: type[MemoryStore]) -> type[BrokenPruning]:
-    name = f"Test{store_class.__name__}"
-    return type(name, (BrokenPruning,), {"store_class": store_class, "__module__": __name__})
+class TestMemoryStore(BrokenContract):
+    """On a store that breaks nothing."""
 
 
-BROKEN = [
-    c
-    for c in list(globals().values())
-    if isinstance(c, type) and issubclass(c, MemoryStore) and c.__module__ == __name__
-]
-globals().update({f"Test{c.__name__}": _contract(c) for c in [MemoryStore, *BROKEN]})
+enrol(globals(), BrokenContract, MemoryStore)

@@ -33,6 +33,8 @@ from runjournal.domain.ports import (
     StoredEvent,
 )
 
+from .enrolling import enrol
+
 INSTANT = timedelta(microseconds=1)
 
 
@@ -603,20 +605,7 @@ class BrokenContract(RunStoreContract, EpochContract):
         return self.store_class(MemoryStore())
 
 
-def _contract(store_class: type[Between]) -> type[BrokenContract]:
-    name = f"Test{store_class.__name__}"
-    return type(name, (BrokenContract,), {"store_class": store_class, "__module__": __name__})
-
-
-BROKEN = [
-    c
-    for c in list(globals().values())
-    if isinstance(c, type)
-    and issubclass(c, Between)
-    and c.__module__ == __name__
-    and c not in (Raisable, Sound, Asking)
-]
-globals().update({f"Test{c.__name__}": _contract(c) for c in [Sound, *BROKEN]})
+enrol(globals(), BrokenContract, Between, but=(Raisable, Asking))
 
 
 class TestForgetsEverything(RunStoreContract, PersistenceContract):

@@ -16,6 +16,8 @@ from runjournal.domain import RunLifecycleStatus, RunRecord
 from runjournal.domain.ports import Change, Guard, Reply, StoredEvent
 from runjournal.domain.tokens import is_of
 
+from .enrolling import enrol
+
 
 class WritesTwice(MemoryStore):
     """Takes a reply for lost, and writes again at the version that it finds."""
@@ -131,14 +133,4 @@ class BrokenContract(RunStoreContract, EpochContract):
         return self.store_class()
 
 
-def _contract(store_class: type[MemoryStore]) -> type[BrokenContract]:
-    name = f"Test{store_class.__name__}"
-    return type(name, (BrokenContract,), {"store_class": store_class, "__module__": __name__})
-
-
-BROKEN = [
-    c
-    for c in list(globals().values())
-    if isinstance(c, type) and issubclass(c, MemoryStore) and c.__module__ == __name__
-]
-globals().update({f"Test{c.__name__}": _contract(c) for c in BROKEN})
+enrol(globals(), BrokenContract, MemoryStore)

@@ -14,14 +14,11 @@ from typing import Any, ClassVar
 
 from runjournal import RunStoreError, Space
 from runjournal.adapters.contract import (
-    FarEpochContract,
     FarExclusionContract,
-    PersistenceContract,
-    PruningContract,
-    RunStoreContract,
 )
 
 from .blob_store import BlobSpace, BlobStore
+from .test_blob_store import TestBlobStore
 
 
 class KeepsWhatWasUndone(BlobStore):
@@ -162,9 +159,7 @@ class HoldsOnceClosed(HoldsHereOnly):
         pass
 
 
-class BrokenContract(
-    RunStoreContract, PersistenceContract, PruningContract, FarEpochContract, FarExclusionContract
-):
+class BrokenContract(FarExclusionContract, TestBlobStore):
     """The contract on one of the stores above."""
 
     store_class: ClassVar[type[BlobStore]]
@@ -174,17 +169,6 @@ class BrokenContract(
 
     def reopen(self, store: BlobStore) -> BlobStore:
         return self.store_class(store.path)
-
-    def spoil(self, store: BlobStore, run_id: str) -> None:
-        damage(store, f"run\x1f{run_id}")
-
-    def spoil_delivery(self, store: BlobStore, invocation_id: str) -> None:
-        damage(store, f"delivery\x1f{invocation_id}")
-
-
-def damage(store: BlobStore, key: str) -> None:
-    with store.transaction() as space:
-        space.put(key, b"\xff")
 
 
 def _contract(store_class: type[BlobStore]) -> type[BrokenContract]:
