@@ -26,6 +26,8 @@ Message = tuple[int, dict[str, Any]] | None
 SHARES = 8
 #: Events of the smallest part, so that starting one is nothing beside reading it.
 SMALLEST = 10_000
+#: How far they step back: whoever works on the journal meanwhile goes first.
+NICENESS = 10
 
 
 def usable_cores() -> int:

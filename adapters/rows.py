@@ -24,6 +24,8 @@ from .ciphering import MARK, Cipher, Place, deciphered, enciphered
 
 _GRAVE = "the tombstone"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: What is wrong with an instant that no datetime is.
+NO_DATE = "a time that is no date of ours"
 #: What reading a row raises whose columns do not fit.
 _MISFITS = (ValidationError, ValueError, TypeError, OverflowError)
 
@@ -43,7 +45,15 @@ def as_it_is(moment: Any) -> datetime:
     """The instant, where the store gives one; raises OverflowError for what is beyond all."""
     if isinstance(moment, datetime):
         return moment
-    raise OverflowError("a time that is no date of ours")
+    raise OverflowError(NO_DATE)
+
+
+def moment_or_first(stored: Any, instant: Callable[[Any], datetime] = as_it_is) -> datetime:
+    """The instant, or the first one that can be told for what is beyond all."""
+    try:
+        return instant(stored)
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)
 
 
 def _fields(part: Any) -> Any:
@@ -116,7 +126,7 @@ def record_of(
             orjson.loads(body),
         )
     except _MISFITS as e:
-        raise unreadable(f"run {run_id!r}", _problem(e)) from e
+        raise unreadable(f"run {run_id!r}", problem_of(e)) from e
 
 
 def delivery_body_of(record: DeliveryRecord, cipher: Cipher | None) -> bytes:
@@ -152,7 +162,7 @@ def delivery_of(
             orjson.loads(body),
         )
     except _MISFITS as e:
-        raise unreadable(f"delivery {invocation_id!r}", _problem(e)) from e
+        raise unreadable(f"delivery {invocation_id!r}", problem_of(e)) from e
 
 
 def tombstone_row(tombstone: Tombstone, cipher: Cipher | None) -> Tombstone:
@@ -200,7 +210,8 @@ def readable_deliveries(
     return found
 
 
-def _problem(e: Exception) -> str:
+def problem_of(e: Exception) -> str:
+    """What is wrong with a stored value, in one line."""
     return e.errors()[0]["msg"] if isinstance(e, ValidationError) else str(e)
 
 

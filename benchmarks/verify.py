@@ -31,7 +31,7 @@ from typing import Any
 import orjson
 from runjournal import Journal, open_journal
 from runjournal.adapters.contract.scribe import START, Scribe, record_of
-from runjournal.adapters.part_processes import PartProcesses, usable_cores
+from runjournal.adapters.part_processes import NICENESS, PartProcesses, usable_cores
 from runjournal.adapters.projecting.rebuilding import RebuildProgress
 from runjournal.domain.history_store import TABLES, Table
 from runjournal.domain.ports import Change, Guard
@@ -141,7 +141,7 @@ def percentiles_beside(journal: Journal, work: Callable[[], object]) -> list[flo
 
 def compute(seconds: float) -> None:
     """As many processes as verify starts, of the same priority, that touch no database."""
-    spin = [sys.executable, "-c", "import os\nos.nice(10)\nwhile True: pass"]
+    spin = [sys.executable, "-c", f"import os\nos.nice({NICENESS})\nwhile True: pass"]
     spinning = [subprocess.Popen(spin) for _ in range(usable_cores())]
     time.sleep(seconds)
     for process in spinning:

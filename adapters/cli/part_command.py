@@ -47,10 +47,10 @@ def part(
     anchor: Annotated[str | None, typer.Option()] = None,
 ) -> None:
     """Read the parts of the journal that are told on stdin: for `verify --jobs`."""
-    from ..part_processes import serve_parts
+    from ..part_processes import NICENESS, serve_parts
 
     if hasattr(os, "nice"):
-        os.nice(10)  # whoever works on the journal meanwhile goes first
+        os.nice(NICENESS)
     # What is read dies with its page, by reference counts; looking for cycles costs a tenth.
     gc.set_threshold(100_000)
     with opened(ctx) as journal:

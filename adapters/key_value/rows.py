@@ -10,10 +10,9 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from ...domain.delivery import DeliveryRecord
-from ...domain.errors import RUN_INTEGRITY_ERROR, RunStoreError
 from ...domain.ports import Attention
 from ...domain.record import RunRecord
-from ..rows import from_microseconds, to_microseconds
+from ..rows import from_microseconds, problem_of, to_microseconds, unreadable
 from .space import Space, key_of, since_epoch, under
 
 
@@ -37,7 +36,7 @@ def row_of(run_id: str, value: bytes) -> Row:
         due = from_microseconds(int(ready_at)) if ready_at else None
         return Row(RunRecord.model_validate_json(record), due)
     except (ValidationError, ValueError, OverflowError) as e:
-        raise _unreadable(f"run {run_id!r}", e) from e
+        raise unreadable(f"run {run_id!r}", problem_of(e)) from e
 
 
 def put_row(space: Space, record: RunRecord, ready_at: datetime | None) -> None:
@@ -90,7 +89,7 @@ def delivery_of(invocation_id: str, value: bytes) -> DeliveryRecord:
     try:
         return DeliveryRecord.model_validate_json(value)
     except ValidationError as e:
-        raise _unreadable(f"delivery {invocation_id!r}", e) from e
+        raise unreadable(f"delivery {invocation_id!r}", problem_of(e)) from e
 
 
 def put_delivery(space: Space, record: DeliveryRecord, held: str | None = None) -> None:
@@ -144,8 +143,3 @@ def _index(
 def _child_key(parent: str, run_id: str) -> str:
     # Two whole ids may be longer than a key can be.
     return key_of("child", parent, sha256(run_id.encode()).hexdigest())
-
-
-def _unreadable(what: str, problem: object) -> RunStoreError:
-    message = f"the stored record of {what} cannot be read: {problem}"
-    return RunStoreError(RUN_INTEGRITY_ERROR, "unreadable_record", message)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import psycopg
 
 from ...domain.errors import (
@@ -12,6 +14,8 @@ from ...domain.errors import (
     RUN_VALIDATION_ERROR,
     RunStoreError,
 )
+from ..rows import NO_DATE, unreadable
+from .wire import Beyond
 
 
 def meaning_of(e: psycopg.Error, schema: str, *, maybe_done: bool = False) -> RunStoreError:
@@ -74,6 +78,13 @@ def passes(e: psycopg.Error) -> bool:
         "57P03",  # cannot_connect_now
         "25006",  # read_only_sql_transaction: a failover that is not over
     )
+
+
+def told(row: tuple[Any, ...], what: str) -> tuple[Any, ...]:
+    """The row of `what`; raises RUN_INTEGRITY_ERROR / unreadable_record for a time beyond all."""
+    if any(isinstance(value, Beyond) for value in row):
+        raise unreadable(what, NO_DATE)
+    return row
 
 
 def brief(e: BaseException) -> str:

@@ -66,9 +66,8 @@ class PostgresHistory(PostgresProcessRecorder):
         return dict(self._image(table, row) for row in rows)
 
     def _image(self, table: Table, row: tuple[Any, ...]) -> tuple[str, Image]:
-        *columns, readable = row
-        if readable:
-            return row[0], image_of(table, tuple(columns), self.cipher)
+        if row[-1]:  # whether it can be read
+            return row[0], image_of(table, row[:-1], self.cipher)
         return row[0], unreadable_image(row[1], row[2])
 
     def heads_of(self, table: Table, keys: Sequence[str]) -> dict[str, Head]:

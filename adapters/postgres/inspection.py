@@ -6,13 +6,12 @@ from typing import Any
 
 from ...projections.inspection import Check, DeliveryGroup, RunGroup, Survey
 from ..indexes import missing_indexes
-from ..rows import unreadable
 from . import inspection_statements as sql
+from .faults import told
 from .log_statements import HIGHEST
 from .recorder import PostgresProcessRecorder
 from .schema import MIGRATIONS
 from .session import Session
-from .wire import Beyond
 
 #: With each of these off, what it costs.
 _MUST_BE_ON = {
@@ -79,11 +78,8 @@ class PostgresInspection(PostgresProcessRecorder):
 
 
 def _told(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A group whose times can be told. Raises RUN_INTEGRITY_ERROR / unreadable_record."""
-    if any(isinstance(value, Beyond) for value in row):
-        what = " and ".join(repr(value) for value in row if isinstance(value, str))
-        raise unreadable(what, "a time that is no date of ours")
-    return row
+    """A group whose times can be told; otherwise its names are told."""
+    return told(row, " and ".join(repr(value) for value in row if isinstance(value, str)))
 
 
 def _judged_switch(name: str, value: str) -> Check:

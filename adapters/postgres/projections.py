@@ -12,13 +12,13 @@ from ...domain.errors import RUN_STORE_UNAVAILABLE, RUN_VALIDATION_ERROR, RunSto
 from ...projections.ports import Poison, ProjectionState, RowWrite, Shadow
 from ...projections.projector import is_table_of, table_name
 from ..logs import fields
-from ..rows import unreadable
 from . import projection_statements as sql
 from .exclusion import PostgresExclusion
+from .faults import told
 from .log_statements import HIGHEST
 from .session import Session
 from .statements import BEGIN, COMMIT, SET_LOCK_TIMEOUT
-from .wire import Beyond, Statement, quoted
+from .wire import Statement, quoted
 
 log = logging.getLogger("runjournal.postgres")
 Found = TypeVar("Found")
@@ -207,6 +207,4 @@ def _columns(writes: Sequence[RowWrite]) -> tuple[list[Any], ...]:
 
 def _state(row: tuple[Any, ...]) -> ProjectionState:
     """Where a projection stands. Raises RUN_INTEGRITY_ERROR / unreadable_record."""
-    if any(isinstance(value, Beyond) for value in row):
-        raise unreadable(f"projection {row[0]!r}", "a time that is no date of ours")
-    return ProjectionState(*row)
+    return ProjectionState(*told(row, f"projection {row[0]!r}"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -17,13 +17,13 @@ from ...domain.record import RunRecord
 from ...domain.tombstone import Tombstone
 from ...projections.whole import expected_delivery
 from ..ciphering import Cipher
-from ..rows import delivery_of, record_of, tombstone_of, tombstone_row
+from ..rows import delivery_of, moment_or_first, record_of, tombstone_of, tombstone_row
 from . import prune_statements as sql
 from .log_statements import INSERT_EVENTS
 from .recorder import PostgresProcessRecorder
 from .session import Session
 from .statements import BEGIN, COMMIT, ROLLBACK
-from .wire import Beyond, Statement
+from .wire import Statement
 
 #: Runs a statement, in or outside of a transaction.
 Run = Callable[..., list[tuple[Any, ...]]]
@@ -91,9 +91,8 @@ class PostgresPruning(PostgresProcessRecorder):
         )
 
         def ended(row: tuple[Any, ...]) -> Ended:
-            run_id, updated_at, child = row[0], row[7], children.get(row[0])
-            if isinstance(updated_at, Beyond):  # a damaged run stays, and is gone past
-                updated_at = datetime.min.replace(tzinfo=UTC)
+            # A damaged run stays, and is gone past.
+            run_id, updated_at, child = row[0], moment_or_first(row[7]), children.get(row[0])
             record = records.get(run_id)
             if record is None:
                 return Ended(run_id, updated_at, None, None, child, None)

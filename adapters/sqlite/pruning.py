@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from ...domain.delivery import DELIVERY_STREAM, DeliveryRecord
@@ -16,7 +16,7 @@ from ...domain.record import RunRecord
 from ...domain.tombstone import Tombstone
 from ...projections.whole import expected_delivery
 from ..ciphering import Cipher
-from ..rows import from_microseconds, to_microseconds, tombstone_row
+from ..rows import from_microseconds, moment_or_first, to_microseconds, tombstone_row
 from . import prune_statements as sql
 from .recorder import SQLiteProcessRecorder
 from .records import check_key, outbox_record_of, run_of, tombstone_row_of
@@ -72,7 +72,8 @@ class SQLitePruning(SQLiteProcessRecorder):
     def _ended(self, conn: sqlite3.Connection, row: tuple[Any, ...]) -> Ended:
         """A run that has ended, with what may hold it back."""
         run_id = check_key("runs", row[0])
-        ended_at = _moment(row[7])
+        # A damaged run stays, and is gone past.
+        ended_at = moment_or_first(row[7], from_microseconds)
         (child,) = conn.execute(sql.LIVE_CHILD, (run_id,)).fetchone() or (None,)
         try:
             record = run_of(row, self.cipher)
@@ -106,14 +107,6 @@ class SQLitePruning(SQLiteProcessRecorder):
             statement = sql.DELETE_RUN if is_run else sql.DELETE_DELIVERY
             if conn.execute(statement, (key, tombstone.version)).rowcount != 1:
                 raise AssertionError(f"{tombstone.stream} is not at the version it was read at")
-
-
-def _moment(microseconds: int) -> datetime:
-    """The instant, or the first one that can be told: a damaged run stays, and is gone past."""
-    try:
-        return from_microseconds(microseconds)
-    except OverflowError:
-        return datetime.min.replace(tzinfo=UTC)
 
 
 def _position(conn: sqlite3.Connection, stream: str, version: int) -> int | None:

@@ -87,10 +87,10 @@ def row_image_of(table: Table, row: tuple[Any, ...], cipher: Cipher | None) -> t
     One that cannot be read equals no other. Raises RUN_INTEGRITY_ERROR / damaged_database where
     not even the key says which row it is.
     """
-    *columns, readable = row
+    columns, readable = row[:-1], row[-1]
     key, version, head = check_key(table, row[0]), row[1], row[2]
-    if readable and _IMAGES[table].fits(tuple(columns)):
-        return key, image_of(table, tuple(columns), cipher)
+    if readable and _IMAGES[table].fits(columns):
+        return key, image_of(table, columns, cipher)
     version, head = _known(version, head)
     return key, unreadable_image(version, head)
 
