@@ -1,0 +1,288 @@
+"""A ledger and its handles: watched, renewed, released, left and lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+import pytest
+from runjournal import DeploymentLimits, RunStoreError
+from runjournal.adapters.contract.between import LosesReplies
+from runjournal.adapters.contract.scribe import START, after, contract_codec
+from runjournal.adapters.contract.tools import SteppedClock, refused, topics
+from runjournal.adapters.memory.store import MemoryStore
+from runjournal.domain.errors import (
+    RUN_CONFLICT,
+    RUN_LEASE_LOST,
+    RUN_STORE_UNAVAILABLE,
+)
+from runjournal.domain.lease import RunLeaseHandle
+from runjournal.domain.ports import Change, Guard, LeaseRef, Reply
+
+from .watched import Beats, Watched, ledger_of
+
+
+def test_handles_are_watched_while_they_hold(store: Watched, clock: SteppedClock) -> None:
+    beat = Beats()
+    losses: list[RunStoreError] = []
+    ledger = ledger_of(store, clock, beat=beat, on_loss=losses.append)
+    a, b = ledger.acquire("a"), ledger.acquire("b", heartbeat=False)
+    ledger.start("c")
+    (c,) = ledger.claim(limit=5)
+    assert beat.watched == [a, c]
+    assert set(ledger.handles) == {a, b, c}
+    c.stop_heartbeat()
+    assert beat.watched == [a]
+    a.complete()
+    assert (beat.watched, set(ledger.handles)) == ([], {b, c})
+    clock.advance(60)
+    ledger_of(store, clock, "w2").acquire("b")
+    with refused(RUN_LEASE_LOST, "taken_over"):
+        b.save_checkpoint(1)
+    assert ledger.handles == [c]
+    assert losses == [b.lost]
+    seen: list[RunStoreError] = []
+    b.on_lost(seen.append)
+    assert seen == [b.lost], "told at once, if it is lost already"
+    assert ledger_of(store, clock, "w3").claim(heartbeat=False) is not None
+
+
+def test_one_beat_renews_all(store: Watched, clock: SteppedClock) -> None:
+    ledger = ledger_of(store, clock)
+    a, b, c = (ledger.acquire(name) for name in "abc")
+    clock.advance(30)
+    ledger_of(store, clock).cancel("b")
+    store.calls.clear()
+    ledger.beat_once([a, b])
+    assert store.calls == ["renew", "get"], "only who was not answered is looked for"
+    assert a.trusted_for == 59.0
+    assert a.record.lease is not None
+    assert a.record.lease.expires_at == after(90)
+    assert b.lost is not None
+    assert (b.lost.reason, c.trusted_for) == ("cancelled", 29.0)
+    assert set(ledger.handles) == {a, c}
+
+
+def test_release_of_all(store: Watched, clock: SteppedClock) -> None:
+    beat = Beats()
+    ledger = ledger_of(store, clock, beat=beat)
+    ledger.acquire("a")
+    b = ledger.acquire("b")
+    ledger_of(store, clock).cancel("b")
+    ledger.acquire("c")
+    ledger.release_all("shut down")
+    assert (ledger.handles, beat.watched) == ([], [])
+    codec = contract_codec()
+    for name in "ac":
+        last = codec.open(list(store.read(f"run/{name}"))[-1])
+        assert (last.topic, last.reason) == ("run.lease_released", "shut down")  # type: ignore[attr-defined]
+    assert b.lost is not None
+
+
+def test_handles_of_a_parent_are_lost_in_its_child(store: Watched, clock: SteppedClock) -> None:
+    ledger = ledger_of(store, clock)
+    lease = ledger.acquire("run")
+    adopted = ledger.adopt("run", 1)
+    ledger.forked("w1-child")
+    assert ledger.owner == "w1-child"
+    for handle in (lease, adopted):
+        assert handle.lost is not None
+        assert (handle.lost.code, handle.lost.reason) == (RUN_LEASE_LOST, "forked")
+        assert handle.lost.record == handle.record
+        assert "run 'run' is held by the parent" in handle.lost.message
+    assert ledger.handles == []
+
+
+def leave(
+    lease: RunLeaseHandle, raised: BaseException | None, act: Callable[[], None] | None = None
+) -> None:
+    with lease:
+        if act is not None:
+            act()
+        if raised is not None:
+            raise raised
+
+
+@pytest.mark.parametrize(
+    ("raised", "reason", "error"),
+    [
+        (None, "left unfinished", None),
+        (ValueError("bad"), "exception", "ValueError: bad"),
+        (KeyboardInterrupt(), "interrupted", None),
+    ],
+)
+def test_leaving_the_block(
+    store: Watched,
+    clock: SteppedClock,
+    raised: BaseException | None,
+    reason: str,
+    error: str | None,
+) -> None:
+    lease = ledger_of(store, clock).acquire("run")
+    with suppress(ValueError, KeyboardInterrupt):
+        leave(lease, raised)
+    last: Any = contract_codec().open(store.read("run/run", 2, 1)[0])
+    assert (last.topic, last.reason, last.error) == ("run.lease_released", reason, error)
+    before = list(store.calls)
+    with lease:
+        pass
+    assert store.calls == before, "there is nothing to give back"
+
+
+def test_leaving_the_block_when_it_is_lost(losing: LosesReplies, clock: SteppedClock) -> None:
+    beat = Beats()
+    ledger = ledger_of(losing, clock, beat=beat)
+    lease = ledger.acquire("a")
+    with lease:
+        ledger_of(losing, clock).cancel("a")
+        with refused(RUN_LEASE_LOST, "cancelled"):
+            lease.save_checkpoint(1)
+        calls = list(losing.calls)
+    assert losing.calls == calls
+    # A release that fails is told, but for an error of the block itself; nothing is renewed then.
+    for raised in (None, ValueError("bad")):
+        lease = ledger.acquire("b")
+        with pytest.raises(RunStoreError if raised is None else ValueError):
+            leave(lease, raised, lambda: setattr(losing, "cut_off", True))
+        losing.cut_off = False
+        assert lease not in beat.watched
+
+
+def test_loss_that_is_told_from_outside(store: Watched, clock: SteppedClock) -> None:
+    lease = ledger_of(store, clock).acquire("run")
+    first = RunStoreError(RUN_LEASE_LOST, "abandoned", "first")
+    lease.lose(first)
+    lease.lose(RunStoreError(RUN_LEASE_LOST, "expired", "second"))
+    assert lease.lost is first
+    calls = list(store.calls)
+    for call in (lease.renew, lease.ensure_held, lambda: lease.save_checkpoint(1)):
+        with pytest.raises(RunStoreError) as caught:
+            call()
+        assert caught.value is first
+    assert store.calls == calls
+    assert not lease.held
+
+
+def test_commands_have_ids_of_their_own(store: Watched, clock: SteppedClock) -> None:
+    ledger = ledger_of(store, clock)
+    ledger.start("a")
+    for lease in (ledger.acquire("a"), ledger.acquire("b")):
+        lease.save_checkpoint(1)
+        lease.save_checkpoint(2)
+        lease.release()
+    ledger.cancel("a")
+    codec = contract_codec()
+    events = [codec.open(e) for name in "ab" for e in store.read(f"run/{name}")]
+    ids = [e.command_id for e in events]
+    assert None not in ids
+    # Creating and granting is one command.
+    assert ids.pop(6) == ids[6]
+    assert len(set(ids)) == len(ids)
+
+
+def test_busy_row_is_no_loss(clock: SteppedClock) -> None:
+    """Who is not in the answer is not known to be lost."""
+
+    class Locked(Watched):
+        def renew(
+            self, leases: Sequence[LeaseRef], now: datetime | None = None
+        ) -> dict[str, Reply]:
+            return {}
+
+    lease = ledger_of(Locked(MemoryStore()), clock).acquire("run")
+    with refused(RUN_STORE_UNAVAILABLE, "busy") as caught:
+        lease.renew()
+    assert caught.value.record == lease.record
+    assert "run 'run' was locked by others" in caught.value.message
+    assert (lease.lost, lease.held) == (None, True)
+
+
+class Meddling(Watched):
+    """Does something right before the next append."""
+
+    act: Callable[[], object] | None = None
+
+    def append(
+        self,
+        changes: Sequence[Change],
+        guard: Guard | None = None,
+        now: datetime | None = None,
+        patience: float | None = None,
+    ) -> Reply | None:
+        act, self.act = self.act, None
+        if act is not None:
+            act()
+        return super().append(changes, guard, now, patience)
+
+
+def test_others_with_the_same_token(clock: SteppedClock) -> None:
+    store = Meddling(MemoryStore())
+    ledger = ledger_of(store, clock)
+    lease = ledger.acquire("run")
+    adopted = ledger.adopt("run", 1)
+    store.act = lambda: adopted.save_checkpoint("theirs")
+    record = lease.save_checkpoint("mine")
+    assert record.version == 4, "decided again on what the other one wrote"
+    assert topics(store.store)[2:] == ["checkpoint_saved"] * 2
+    # Without end, it gives up, and nothing of it is written.
+    store.act = None
+
+    def again() -> None:
+        adopted.save_checkpoint("theirs")
+        store.act = again
+
+    store.act = again
+    with refused(RUN_CONFLICT, "contended") as caught:
+        lease.save_checkpoint("mine")
+    assert caught.value.record == lease.record
+    assert "run 'run'" in caught.value.message
+    assert lease.lost is None
+
+
+def test_store_that_was_rewound(clock: SteppedClock) -> None:
+    for left in (None, 1):
+        store = Watched(MemoryStore())
+        ledger = ledger_of(store, clock)
+        if left:
+            ledger.start("run")
+        lease = ledger.acquire("run")
+        lease.save_checkpoint(1)
+        store.store = MemoryStore()
+        if left:
+            ledger_of(store, clock).start("run")
+        record = store.get("run").record
+        with refused(RUN_LEASE_LOST, "rewound") as caught:
+            lease.save_checkpoint(2)
+        assert caught.value.record == record
+        at = "at version 1" if left else "gone"
+        assert f"run 'run' is {at}, behind version" in caught.value.message
+
+
+def test_tokens_of_a_later_epoch_reach_what_a_holder_writes(clock: SteppedClock) -> None:
+    class Epoch(Watched):
+        at = 3
+
+        @property
+        def epoch(self) -> int:
+            return self.at
+
+    store = Epoch(MemoryStore())
+    lease = ledger_of(store, clock).acquire("run")
+    assert lease.fencing_token == 3 * 2**32 + 1
+    assert lease.cancel().fencing_token == 3 * 2**32 + 2
+    held = ledger_of(store, clock).acquire("other")
+    store.at = 4
+    assert held.cancel().fencing_token == 4 * 2**32 + 1
+    ledger_of(store, clock).start("third")
+    claimed = ledger_of(store, clock).claim()
+    assert claimed is not None
+    assert claimed.fencing_token == 4 * 2**32 + 1
+
+
+def test_limits_reach_what_a_holder_writes(store: Watched, clock: SteppedClock) -> None:
+    lease = ledger_of(store, clock, limits=DeploymentLimits(events_per_run=2)).acquire("run")
+    with refused("RUN_LIMIT_EXCEEDED", "events_per_run"):
+        lease.save_checkpoint(1)
+    assert lease.complete().updated_at == START
