@@ -105,7 +105,7 @@ def readable(text: Any, limit: int = 2000) -> str:
 
     Never refuses: a message must not be able to stop a run from being failed or cancelled.
     """
-    escaped = str(text).encode("utf-8", "backslashreplace").decode()
+    escaped = str(text).encode(errors="backslashreplace").decode()
     return escaped if len(escaped) <= limit else escaped[: limit - 1] + "…"
 
 

@@ -208,7 +208,7 @@ class Engine:
         assume_new  try first as if the run did not exist: one trip where that is so
         """
         record: RunRecord | None = None
-        asked = -1
+        asked: int | None = None
         unsettled = Unsettled(command)
         with unsettled:
             for attempt in range(DECIDE_TRIES):

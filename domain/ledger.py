@@ -216,18 +216,17 @@ class RunLedger(RunOperator):
 
     def _take(self, run_id: str, heartbeat: bool, *, resume: bool, create: bool) -> RunLeaseHandle:
         command_id = self._engine.new_id()
-        start = c.Start(
-            run_id=run_id,
-            command_id=command_id,
-            input=self._engine.encode("input_bytes", None, "input", run_id),
-        )
+        start = None
+        if create:
+            payload = self._engine.encode("input_bytes", None, "input", run_id)
+            start = c.Start(run_id=run_id, command_id=command_id, input=payload)
         command = c.Acquire(
             run_id=run_id,
             command_id=command_id,
             owner=self.owner,
             ttl=self.lease_ttl,
             resume=resume,
-            start=start if create else None,
+            start=start,
         )
         done = self._engine.perform(command)
         if done.record.is_terminal:

@@ -169,7 +169,6 @@ class _Plan(NamedTuple):
     kinds: tuple[type, ...]
     missing: dict[str, Any]
     converters: list[tuple[str, Callable[[Any], Any]]]
-    given: set[str]
 
 
 def _reviver(event: type[Event]) -> Reviver | None:
@@ -178,7 +177,7 @@ def _reviver(event: type[Event]) -> Reviver | None:
     if not all(field.annotation in _WAYS for field in fields.values()):
         return None
     plans: dict[tuple[str, ...], _Plan] = {}
-    current, trusted = event.schema_version, event.trusted
+    current, trusted, names = event.schema_version, event.trusted, set(fields)
 
     def revive(stream: str, version: int, stored: dict[str, Any]) -> Event | None:
         shape = tuple(stored)
@@ -191,7 +190,7 @@ def _reviver(event: type[Event]) -> Reviver | None:
                 plans[shape] = plan
         if stored.pop("schema_version") != current:
             return None
-        pick, kinds, missing, converters, given = plan
+        pick, kinds, missing, converters = plan
         if tuple(map(type, pick(stored))) != kinds:
             return None
         try:
@@ -202,7 +201,7 @@ def _reviver(event: type[Event]) -> Reviver | None:
         stored |= missing
         stored["originator_id"] = stream
         stored["originator_version"] = version
-        return trusted(stored, given)
+        return trusted(stored, names)
 
     return revive
 
@@ -224,7 +223,7 @@ def _plan(event: type[Event], given: set[str]) -> _Plan | None:
     converters = [(name, way.convert) for name, way in ways.items() if way.convert is not None]
     # Several at least: every event has a time and two hashes.
     pick = itemgetter(*kinds)
-    return _Plan(pick, tuple(kinds.values()), missing, converters, given - {"schema_version"})
+    return _Plan(pick, tuple(kinds.values()), missing, converters)
 
 
 def _integrity(reason: str, message: str) -> RunStoreError:

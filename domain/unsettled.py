@@ -22,7 +22,7 @@ class Unsettled:
     def __init__(self, command: c.Command) -> None:
         self._command = command
         self._lost_replies = 0
-        self.version = -1
+        self.version: int  # where the write was to land: from the first lost reply on
 
     def again(self, record: RunRecord | None) -> bool:
         """Note a lost reply; whether to go on finding out."""

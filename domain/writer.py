@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from math import inf
 from typing import NamedTuple
 
 from . import commands as c
@@ -63,7 +64,7 @@ class HolderWriter:
         self._record = record
         # The store's own: where its clock was set back, the grant's stamp is ahead of it.
         self._deadline = reply.deadline or lease.expires_at
-        self._trusted_until = 0.0
+        self._trusted_until = -inf
         self._guard = Guard(self.token, "live")
         self._on_end = on_end
         self._unsettled: _Write | None = None
@@ -248,7 +249,6 @@ class HolderWriter:
             # It may have landed between the two readings, and a version moves only once.
             if self._has_landed(write):
                 return True
-            self._unsettled = None
             self._catch_up(write)
             return False
         at = self._engine.instant()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 import pytest
-from runjournal.adapters.contract.between import Between
+from runjournal.adapters.contract.between import Between, LosesReplies
 from runjournal.adapters.contract.scribe import after, contract_codec
 from runjournal.adapters.contract.tools import SteppedClock, refused
 from runjournal.adapters.memory.store import MemoryStore
@@ -235,12 +235,14 @@ def test_always_too_late(clock: SteppedClock) -> None:
 
 
 class Rules:
-    """Allows what is not "secret", and keeps what it was shown."""
+    """Allows what is not "secret", and keeps what it was asked and shown."""
 
     def __init__(self) -> None:
+        self.asked: list[tuple[str | None, str]] = []
         self.shown: list[RunRecord | None] = []
 
     def allows(self, actor: str | None, action: str, record: RunRecord | None) -> bool:
+        self.asked.append((actor, action))
         self.shown.append(record)
         return record is None or record.authority_ref != "secret"
 
@@ -272,7 +274,9 @@ def test_authorizer_sees_the_run_that_came_first(store: Watched, clock: SteppedC
 def test_authorizer_is_shown_the_run_as_it_is(store: Watched, clock: SteppedClock) -> None:
     rules = Rules()
     ledger = ledger_of(store, clock, authorizer=rules)
-    ledger.start("run", labels={"a": "b"})
+    first = ledger.start("run", labels={"a": "b"})
+    ledger.request_resume("run", actor="ada")
+    assert (rules.shown[-1], rules.asked[-1]) == (first, ("ada", "request_resume"))
     lease = ledger.acquire("run")
     rules.shown.clear()
     ledger.start("run", labels={"a": "b"})
@@ -282,3 +286,17 @@ def test_authorizer_is_shown_the_run_as_it_is(store: Watched, clock: SteppedCloc
     with refused(RUN_NOT_FOUND, "run"):
         ledger.cancel("nowhere")
     assert rules.shown[-1] is None
+
+
+def test_authorizer_is_not_asked_again_while_a_write_is_open(
+    losing: LosesReplies, clock: SteppedClock
+) -> None:
+    """What it allowed may land yet: a refusal now would say that it did not happen."""
+    rules = Rules()
+    ledger = ledger_of(losing, clock, authorizer=rules)
+    ledger.start("run")
+    ledger.acquire("run")
+    rules.shown.clear()
+    losing.requests = 2
+    ledger.cancel("run")
+    assert [record and record.version for record in rules.shown] == [2]

@@ -286,3 +286,148 @@ def test_limits_reach_what_a_holder_writes(store: Watched, clock: SteppedClock) 
     with refused("RUN_LIMIT_EXCEEDED", "events_per_run"):
         lease.save_checkpoint(1)
     assert lease.complete().updated_at == START
+
+
+def test_trust_ends_a_twentieth_of_the_ttl_early(store: Watched, clock: SteppedClock) -> None:
+    """And one second at most: the clocks of two machines do not run alike."""
+    for ttl, trusted in ((10.0, 9.5), (20.0, 19.0), (600.0, 599.0)):
+        assert ledger_of(store, clock, lease_ttl=ttl).acquire(f"{ttl}").trusted_for == trusted
+
+
+def test_deadline_of_a_grant_is_the_stores(store: Watched, clock: SteppedClock) -> None:
+    """Where its clock was set back, the grant's stamp is ahead of it."""
+    ledger = ledger_of(store, clock)
+    ledger.start("run")
+    clock.advance(-30)
+    lease = ledger.acquire("run").record.lease
+    assert lease is not None
+    assert (lease.acquired_at, lease.expires_at) == (START, after(30))
+
+
+def test_checkpoint_moves_the_deadline_that_is_known(store: Watched, clock: SteppedClock) -> None:
+    lease = ledger_of(store, clock).acquire("run")
+    clock.advance(50)
+    record = lease.save_checkpoint(1)
+    assert record.lease is not None
+    assert (record.lease.expires_at, lease.trusted_for) == (after(110), 59.0)
+
+
+def test_run_that_is_granted_again_to_the_same_ledger(store: Watched, clock: SteppedClock) -> None:
+    """The older handle is lost at once: nobody has to ask the store."""
+    ledger = ledger_of(store, clock)
+    first = ledger.acquire("run")
+    clock.advance(60)
+    calls = len(store.calls)
+    second = ledger.acquire("run")
+    assert store.calls[calls:] == ["get", "append"]
+    assert first.lost is not None
+    assert (first.lost.code, first.lost.reason) == (RUN_LEASE_LOST, "taken_over")
+    assert first.lost.record == second.record
+    assert (second.lost, ledger.handles) == (None, [second])
+
+
+def test_run_that_is_granted_again_before_the_first_reply_is_in(clock: SteppedClock) -> None:
+    """As by two threads: the grant that comes last is the one that holds."""
+
+    class Slow(Watched):
+        act: Callable[[], object] | None = None
+
+        def append(
+            self,
+            changes: Sequence[Change],
+            guard: Guard | None = None,
+            now: datetime | None = None,
+            patience: float | None = None,
+        ) -> Reply | None:
+            reply = super().append(changes, guard, now, patience)
+            act, self.act = self.act, None
+            if act is not None:
+                act()
+            return reply
+
+    store = Slow(MemoryStore())
+    ledger = ledger_of(store, clock)
+    later: list[RunLeaseHandle] = []
+
+    def again() -> None:
+        clock.advance(60)
+        later.append(ledger.acquire("run"))
+
+    store.act = again
+    first = ledger.acquire("run")
+    assert first.lost is not None
+    assert first.lost.reason == "taken_over"
+    assert ledger.handles == later
+    assert later[0].lost is None
+
+
+def test_token_that_a_restored_store_hands_out_again(clock: SteppedClock) -> None:
+    store = Watched(MemoryStore())
+    ledger = ledger_of(store, clock)
+    first = ledger.acquire("run")
+    store.store = MemoryStore()
+    second = ledger.acquire("run")
+    assert first.fencing_token == second.fencing_token
+    assert ledger.handles == [second]
+    # To somebody else, who has written more than we have: it is not ours.
+    store.store = MemoryStore()
+    other = ledger_of(store, clock, "w2").acquire("run")
+    other.save_checkpoint(1)
+    with refused(RUN_CONFLICT, "unexpected_version") as caught:
+        second.save_checkpoint(2)
+    assert caught.value.record == other.record
+    assert "run 'run': version 2 was expected" in caught.value.message
+
+
+def test_what_the_beat_leaves_alone(losing: LosesReplies, clock: SteppedClock) -> None:
+    """A lease that was given back, and one whose write is open and will learn its fate itself."""
+    ledger = ledger_of(losing, clock)
+    returned, unsettled = ledger.acquire("a"), ledger.acquire("b")
+    returned.release()
+    losing.requests, losing.stays_down = 1, True
+    with pytest.raises(RunStoreError):
+        unsettled.save_checkpoint(1)
+    losing.cut_off = False
+    ledger_of(losing, clock).cancel("b")
+    losing.calls.clear()
+    returned.examine()
+    unsettled.examine()
+    assert losing.calls == []
+    assert (returned.lost, unsettled.lost) == (None, None)
+
+
+def test_the_beat_does_not_wait_for_a_write_in_flight(store: Watched, clock: SteppedClock) -> None:
+    class InUse:
+        def acquire(self, blocking: bool = True) -> bool:
+            assert not blocking
+            return False
+
+        def release(self) -> None:
+            raise AssertionError("it was not taken")
+
+        def __enter__(self) -> None: ...
+
+        def __exit__(self, *_args: object) -> None: ...
+
+    lease = ledger_of(store, clock, make_lock=InUse).acquire("run")
+    ledger_of(store, clock).cancel("run")
+    store.calls.clear()
+    lease.examine()
+    assert (store.calls, lease.lost) == ([], None)
+
+
+def test_limits_that_end_or_refuse_a_run_that_is_taken(store: Watched, clock: SteppedClock) -> None:
+    ledger = ledger_of(store, clock, limits=DeploymentLimits(attempts=1))
+    ledger.acquire("run")
+    clock.advance(60)
+    with refused("RUN_LIMIT_EXCEEDED", "attempts") as caught:
+        ledger.acquire("run")
+    assert caught.value.record == store.get("run").record
+    assert "run 'run': attempts would be 2; the limit is 1" in caught.value.message
+    # A run that is created by taking it has an input, null; one that is restored brings its own.
+    ledger_of(store, clock).start("other")
+    small = ledger_of(store, clock, limits=DeploymentLimits(input_bytes=3))
+    with refused("RUN_LIMIT_EXCEEDED", "input_bytes") as caught:
+        small.acquire("new")
+    assert "run 'new': input bytes would be 4; the limit is 3" in caught.value.message
+    assert small.restore("other").held

@@ -258,6 +258,24 @@ def test_refusal_names_what_is_in_the_way(
     assert names in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        (COMPLETED.changed({"outcome": None}), "run 'run' has already completed"),
+        (
+            SUSPENDED.changed({"suspension": None}),
+            "run 'run' is suspended, waiting for a resume, and no resume was requested",
+        ),
+    ],
+)
+def test_a_damaged_record_is_refused_as_what_is_left_of_it_says(
+    record: RunRecord, says: str
+) -> None:
+    with pytest.raises(RunStoreError) as caught:
+        decide(record, acquire(), START)
+    assert caught.value.message == says
+
+
 def test_a_pruned_run_is_not_found() -> None:
     record = pruned()
     error = pruned_error(record)
