@@ -86,4 +86,4 @@ def label_bytes(labels: Mapping[str, str]) -> int:
 
 
 def _shown(number: float) -> str:
-    return f"{number:,}" if isinstance(number, int) else f"{number:,.6f}".rstrip("0").rstrip(".")
+    return f"{number:,.6f}".rstrip("0").rstrip(".")

@@ -211,7 +211,7 @@ def _plan(event: type[Event], given: set[str]) -> _Plan | None:
     columns = {"originator_id", "originator_version"}
     fields = event.model_fields
     required = {name for name, field in fields.items() if field.is_required()} - columns
-    if not required | {"schema_version"} <= given <= fields.keys() | {"schema_version"}:
+    if not required | {"schema_version"} <= given <= fields.keys() - columns | {"schema_version"}:
         return None
     missing = {
         name: field.get_default(call_default_factory=True)

@@ -25,10 +25,10 @@ def mutmut(*arguments: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def accepted(page: str) -> set[Mutant]:
-    """The rows of the page's table; a line that is removed is an empty cell's."""
+def accepted(page: str) -> Counter[Mutant]:
+    """The rows of the page's table, each for one mutant; a line that is removed is an empty cell."""
     rows = (ROW.match(line.replace("\\|", "|")) for line in page.splitlines())
-    return {(row["place"], row["was"], row["now"].strip()) for row in rows if row}
+    return Counter((row["place"], row["was"], row["now"].strip()) for row in rows if row)
 
 
 def described(name: str) -> Mutant:
@@ -59,7 +59,8 @@ def main(page: Path) -> int:
         place, was, now = mutant
         if without_sentences(was) == without_sentences(now):
             found["only a sentence for people"] += 1
-        elif mutant in known:
+        elif known[mutant]:
+            known[mutant] -= 1
             found["accepted"] += 1
         else:
             found["not accepted"] += 1

@@ -91,6 +91,7 @@ def test_revived_events_are_what_validation_would_make_of_them(journal: Journal)
     [
         {"schema_version": 2},
         {"unknown": 1},
+        {"originator_id": "run/other"},
         {"timestamp": "yesterday"},
         {"timestamp": None},
         {"timestamp": "2026-01-01T00:00:00"},
