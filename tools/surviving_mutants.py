@@ -26,7 +26,7 @@ def mutmut(*arguments: str) -> str:
 
 
 def accepted(page: str) -> Counter[Mutant]:
-    """The rows of the page's table, each for one mutant; a line that is removed is an empty cell."""
+    """The rows of the page's table, each for one mutant; a removed line is an empty cell's."""
     rows = (ROW.match(line.replace("\\|", "|")) for line in page.splitlines())
     return Counter((row["place"], row["was"], row["now"].strip()) for row in rows if row)
 

@@ -12,7 +12,7 @@ from runjournal.adapters.contract.scribe import Scribe, record_of
 from runjournal.adapters.contract.tools import refused
 from runjournal.domain import DELIVERY_EVENTS, RUN_EVENTS, EventRegistry
 from runjournal.domain.errors import RUN_CONFLICT, RUN_INTEGRITY_ERROR
-from runjournal.domain.events import RunQueued
+from runjournal.domain.events import RunFailed, RunQueued
 from runjournal.domain.frozen import FrozenDict
 
 QUEUED = {"schema_version": 1, "timestamp": "2026-01-01T00:00:00+00:00", "kind": "etl"}
@@ -54,6 +54,17 @@ def test_fields_that_older_code_did_not_write_have_their_defaults() -> None:
     assert revived.labels == {}
     assert type(revived.labels) is FrozenDict
     assert revived == registry.build("run/r", 1, "run.queued", dict(stored))
+
+
+def test_event_with_every_field_that_there_is() -> None:
+    registry = EventRegistry(RUN_EVENTS)
+    columns = {"originator_id", "originator_version"}
+    texts = dict.fromkeys(RunFailed.model_fields.keys() - columns, "x")
+    stored = texts | QUEUED | {"outcome": {"code": "bad", "message": "x"}, "fencing_token": 1}
+    del stored["kind"]
+    revived = registry.revive("run/r", 3, "run.failed", dict(stored))
+    assert revived is not None
+    assert revived == registry.build("run/r", 3, "run.failed", dict(stored))
 
 
 def test_errors_and_records_travel_between_processes() -> None:
