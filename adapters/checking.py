@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..domain.audit import BreakAcknowledged
 from ..domain.checks import refuse
 from ..domain.history_store import TABLES, ExclusiveHold, Table
+from ..domain.ports import PayloadCodec
 from ..projections.anchor import AnchorFile, read_anchor, write_anchor
 from ..projections.findings import Finding
 from ..projections.parts import WHOLE, Part
@@ -67,7 +68,7 @@ def verify_journal(
 
 
 def found_in(
-    store: Any, codec: OrjsonCodec, anchor: Path | None, progress: Progress, part: Part = WHOLE
+    store: Any, codec: PayloadCodec, anchor: Path | None, progress: Progress, part: Part = WHOLE
 ) -> Iterator[Finding]:
     """What is wrong in a part of the journal, acknowledged or not."""
     with _opened(anchor, part) as expected:
@@ -171,7 +172,7 @@ class _HeldElsewhere:
 
 
 def rebuilt_in(
-    store: Any, codec: OrjsonCodec, table: Table, progress: Progress, part: Part
+    store: Any, codec: PayloadCodec, table: Table, progress: Progress, part: Part
 ) -> Repaired:
     """Put right the rows of a part of a table, for a process that holds the rebuild."""
     return rebuild(store, codec, table, _HeldElsewhere(), progress, lambda: False, part)

@@ -26,8 +26,6 @@ Message = tuple[int, dict[str, Any]] | None
 SHARES = 8
 #: Events of the smallest part, so that starting one is nothing beside reading it.
 SMALLEST = 10_000
-#: How far they step back: whoever works on the journal meanwhile goes first.
-NICENESS = 10
 
 
 def usable_cores() -> int:
@@ -109,14 +107,15 @@ class PartProcesses:
                 _close(child)
 
     def _start(self, work: Sequence[str]) -> subprocess.Popen[str]:
-        # In a group of its own: Ctrl-C is for this process, which ends the others.
+        # In a session of its own: Ctrl-C is for this process, which ends the others; and where
+        # sessions share the machine, theirs can give way to all others.
         return subprocess.Popen(
             [*self._command, *work],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             encoding="utf-8",
             env=self._environment,
-            process_group=0,
+            start_new_session=True,
         )
 
 

@@ -5,8 +5,9 @@ records and outbox, orjson on each), `verify`, and a rebuild of records that are
 process alone and by one process for each core, as the commands do it. Ratios are of events per
 second. Then how much a writer's checkpoints slow down while `runjournal verify` goes on in
 processes of its own, and the most memory of any process. Beside it, how much they slow down while
-as many processes of the same priority only compute and touch no database: where writer, server and
-verify share all the cores, less than that is not to be had.
+as many processes that give way as those do only compute and touch no database; and with --folder,
+how much a bare write and flush of a file there slows down beside `verify`: a checkpoint waits for
+one of those. Where all share the cores, and the disk too, less than that is not to be had.
 
     python -m benchmarks.verify
 
@@ -16,6 +17,7 @@ SQLite file in a temporary folder; a database at a URL that holds runs already i
 
 from __future__ import annotations
 
+import os
 import resource
 import statistics
 import subprocess
@@ -31,7 +33,7 @@ from typing import Any
 import orjson
 from runjournal import Journal, open_journal
 from runjournal.adapters.contract.scribe import START, Scribe, record_of
-from runjournal.adapters.part_processes import NICENESS, PartProcesses, usable_cores
+from runjournal.adapters.part_processes import PartProcesses, usable_cores
 from runjournal.adapters.projecting.rebuilding import RebuildProgress
 from runjournal.domain.history_store import TABLES, Table
 from runjournal.domain.ports import Change, Guard
@@ -44,8 +46,10 @@ SETTINGS: Settings = {
     "runs": (20_000, 300),
     "url": (None, None),
     "watched": (10.0, 0.5),
+    "folder": (None, None),
 }
 PAGE = 2000
+BLOCK = 8192
 #: Checkpoints a second of the writer beside.
 PACE = 200
 
@@ -119,30 +123,50 @@ def rebuilt(journal: Journal, processes: PartProcesses | None) -> int:
 
 def percentiles_beside(journal: Journal, work: Callable[[], object]) -> list[float]:
     """The percentiles of a checkpoint's seconds, from the 1st to the 99th, while `work` goes on."""
-    lease = journal.ledger().acquire(f"writer-{time.time_ns()}")
+    with journal.ledger().acquire(f"writer-{time.time_ns()}") as lease:
+        return percentiles(lambda n: lease.save_checkpoint(PAYLOADS[n % 64]), work)
+
+
+def flushes_beside(folder: Path, work: Callable[[], object]) -> list[float]:
+    """The same of a page that is written to a file and flushed, by the operating system alone."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(bytes(PAGE * BLOCK))
+        os.fsync(file.fileno())
+
+        def flush(n: int) -> None:
+            os.pwrite(file.fileno(), os.urandom(BLOCK), n % PAGE * BLOCK)
+            os.fdatasync(file.fileno())
+
+        return percentiles(flush, work)
+
+
+def percentiles(step: Callable[[int], object], work: Callable[[], object]) -> list[float]:
+    """Those of the seconds that a step takes, PACE times a second, while `work` goes on."""
     took: list[float] = []
     stop = threading.Event()
 
-    def write() -> None:
+    def steps() -> None:
         while not stop.is_set():
             begun = time.perf_counter()
-            lease.save_checkpoint(PAYLOADS[len(took) % 64])
+            step(len(took))
             took.append(time.perf_counter() - begun)
             stop.wait(max(0.0, 1 / PACE - took[-1]))
 
-    thread = threading.Thread(target=write)
+    thread = threading.Thread(target=steps)
     thread.start()
     work()
     stop.set()
     thread.join()
-    lease.release()
     return statistics.quantiles(took, n=100)
 
 
 def compute(seconds: float) -> None:
-    """As many processes as verify starts, of the same priority, that touch no database."""
-    spin = [sys.executable, "-c", f"import os\nos.nice({NICENESS})\nwhile True: pass"]
-    spinning = [subprocess.Popen(spin) for _ in range(usable_cores())]
+    """As many processes as verify starts, which give way as its do, and touch no database."""
+    spin = "from runjournal.adapters.giving_way import give_way\ngive_way()\nwhile True: pass"
+    spinning = [
+        subprocess.Popen([sys.executable, "-c", spin], start_new_session=True)
+        for _ in range(usable_cores())
+    ]
     time.sleep(seconds)
     for process in spinning:
         process.kill()
@@ -169,6 +193,14 @@ def beside(journal: Journal, url: str, options: Namespace, backend: str) -> Iter
         ):
             ratios = [f["verify"][n - 1] / f[base][n - 1] for f in found]
             yield Figure(what, against, ratios, "less", aside=n < 99 or base == "computing")
+    if options.folder:
+        alone, verified = (
+            [flushes_beside(Path(options.folder), works[name])[98] for _ in range(options.rounds)]
+            for name in ("alone", "verify")
+        )
+        ratios = [v / a for v, a in zip(verified, alone, strict=True)]
+        what = f"p99 of a bare write and flush beside `verify`, {backend}"
+        yield Figure(what, "the flush alone", ratios, "less", aside=True)
 
 
 def measure(journal: Journal, url: str, options: Namespace) -> Iterator[Figure]:

@@ -19,7 +19,7 @@ from .parts import WHOLE, Part
 
 #: Events read at once. Few: a writer beside waits while its server makes up a page, and a page of
 #: ten times as many is hardly cheaper for each event.
-PAGE = 200
+PAGE = 50
 #: After every version of a stream.
 _PAST = 2**63 - 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +13,7 @@ from .context import DEFAULT_DB, opened, options
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...domain.ports import PayloadCodec
     from ...projections.parts import Part
     from ..journal import Journal
     from ..part_processes import PartProcesses
@@ -47,18 +47,22 @@ def part(
     anchor: Annotated[str | None, typer.Option()] = None,
 ) -> None:
     """Read the parts of the journal that are told on stdin: for `verify --jobs`."""
-    from ..part_processes import NICENESS, serve_parts
+    from ..giving_way import YieldingCodec, give_way
+    from ..part_processes import serve_parts
 
-    if hasattr(os, "nice"):
-        os.nice(NICENESS)
+    give_way()
     # What is read dies with its page, by reference counts; looking for cycles costs a tenth.
     gc.set_threshold(100_000)
     with opened(ctx) as journal:
-        read = _rebuilding(journal, table) if work == "rebuild" else _verifying(journal, anchor)
+        store, codec = journal.store, YieldingCodec(journal._codec)
+        rebuilds = work == "rebuild"
+        read = _rebuilding(store, codec, table) if rebuilds else _verifying(store, codec, anchor)
         serve_parts(read, sys.stdin, sys.stdout)
 
 
-def _verifying(journal: Journal, anchor: str | None) -> Callable[..., dict[str, Any]]:
+def _verifying(
+    store: Any, codec: PayloadCodec, anchor: str | None
+) -> Callable[..., dict[str, Any]]:
     from pathlib import Path
 
     from ..checking import found_in
@@ -69,21 +73,21 @@ def _verifying(journal: Journal, anchor: str | None) -> Callable[..., dict[str, 
         def advance(events: int) -> None:
             say({"events": events})
 
-        for finding in found_in(journal.store, journal._codec, path, advance, part):
+        for finding in found_in(store, codec, path, advance, part):
             say({"finding": finding})
         return {}
 
     return read
 
 
-def _rebuilding(journal: Journal, table: Any) -> Callable[..., dict[str, Any]]:
+def _rebuilding(store: Any, codec: PayloadCodec, table: Any) -> Callable[..., dict[str, Any]]:
     from ..checking import rebuilt_in
 
     def read(part: Part, say: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
         def advance(events: int) -> None:
             say({"events": events})
 
-        done = rebuilt_in(journal.store, journal._codec, table, advance, part)
+        done = rebuilt_in(store, codec, table, advance, part)
         for finding in done.findings:
             say({"finding": finding})
         return {"streams": done.streams, "repaired": done.repaired}
