@@ -34,7 +34,7 @@ def quiet(_events: int) -> None:
 #: How often a stream that moves on meanwhile is read on before its row is compared.
 TRIES = 10
 #: Rows read at once where rows have no events; runs and deliveries held against each other at once.
-PAGE = 50
+PAGE = 200
 
 _TERMINAL = {status.value for status in RunLifecycleStatus if is_terminal_run_status(status)}
 _PREFIX: dict[Table, str] = {"run_records": RUN_STREAM, "delivery_outbox": DELIVERY_STREAM}
