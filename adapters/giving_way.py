@@ -17,10 +17,12 @@ NICENESS = 19
 def give_way() -> None:
     """Lower this process's priority in each way the system has; what it lacks is left out.
 
-    For a process that was started for one piece of work, in a session of its own.
+    Only that of a process that leads a session of its own, as one that was started for a piece of
+    work: a priority cannot be raised again, and in another session it is others' as well.
     """
-    if hasattr(os, "nice"):
-        os.nice(NICENESS)
+    if not hasattr(os, "getsid") or os.getsid(0) != os.getpid():
+        return
+    os.nice(NICENESS)
     # Where Linux groups processes by session, that counts within the session only.
     with suppress(OSError):
         Path("/proc/self/autogroup").write_text(str(NICENESS))

@@ -45,17 +45,26 @@ def test_processes_that_read_parts_give_way(child: subprocess.Popen[str]) -> Non
         child.communicate()
 
 
-def test_what_the_system_lacks_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_in_a_session_of_its_own_and_what_the_system_lacks_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[Path] = []
+    lowered: list[int] = []
 
     def missing(path: Path, _text: str) -> int:
         asked.append(path)
         raise FileNotFoundError(path)
 
-    monkeypatch.delattr(os, "nice")
     monkeypatch.setattr(Path, "write_text", missing)
+    monkeypatch.setattr(os, "nice", lowered.append)
     giving_way.give_way()
-    assert asked == [Path("/proc/self/autogroup")]
+    assert (asked, lowered) == ([], []), "this session is not its own"
+    monkeypatch.setattr(os, "getsid", lambda _pid: os.getpid())
+    giving_way.give_way()
+    assert (asked, lowered) == ([Path("/proc/self/autogroup")], [19])
+    monkeypatch.delattr(os, "getsid")
+    giving_way.give_way()
+    assert lowered == [19]
 
 
 def test_the_core_is_offered_before_each_event(
