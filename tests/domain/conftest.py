@@ -6,7 +6,7 @@ import pytest
 from runjournal.adapters.contract.between import LosesReplies
 from runjournal.adapters.memory.store import MemoryStore
 
-from .watched import Watched
+from .watched import Meanwhile, Watched
 
 
 @pytest.fixture
@@ -17,3 +17,8 @@ def store() -> Watched:
 @pytest.fixture
 def losing(store: Watched) -> LosesReplies:
     return LosesReplies(store)
+
+
+@pytest.fixture
+def meanwhile(store: Watched) -> Meanwhile:
+    return Meanwhile(store)

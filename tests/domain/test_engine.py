@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 import pytest
-from runjournal.adapters.contract.between import Between, LosesReplies
+from runjournal.adapters.contract.between import LosesReplies
 from runjournal.adapters.contract.scribe import after, contract_codec
 from runjournal.adapters.contract.tools import SteppedClock, refused
 from runjournal.adapters.memory.store import MemoryStore
@@ -22,12 +22,12 @@ from runjournal.domain.errors import (
     RUN_INTEGRITY_ERROR,
     RUN_NOT_FOUND,
 )
-from runjournal.domain.ports import Change, Guard, Reading, Reply, StoredEvent
+from runjournal.domain.ports import Change, Guard, Reply, StoredEvent
 from runjournal.domain.record import RunRecord
 from runjournal.domain.tombstone import run_tombstone
 from runjournal.domain.unsettled import DECIDE_TRIES
 
-from .watched import Watched, ledger_of
+from .watched import Buried, Meanwhile, Watched, ledger_of
 
 # What is asked of the store.
 
@@ -142,29 +142,6 @@ def test_where_a_command_landed(
 # A run that was pruned.
 
 
-class Buried(Watched):
-    """Holds what is left of one run; nothing can be written where it was."""
-
-    left: RunRecord | None = None
-
-    def get(self, run_id: str, now: datetime | None = None) -> Reading:
-        reading = super().get(run_id, now)
-        return reading._replace(record=None) if self.left else reading
-
-    def buried(self, run_id: str) -> RunRecord | None:
-        super().buried(run_id)
-        return self.left
-
-    def append(
-        self,
-        changes: Sequence[Change],
-        guard: Guard | None = None,
-        now: datetime | None = None,
-        patience: float | None = None,
-    ) -> Reply | None:
-        return None if self.left else super().append(changes, guard, now, patience)
-
-
 @pytest.fixture
 def buried(clock: SteppedClock) -> Buried:
     store = Buried(MemoryStore())
@@ -247,24 +224,16 @@ class Rules:
         return record is None or record.authority_ref != "secret"
 
 
-def test_authorizer_sees_the_run_that_came_first(store: Watched, clock: SteppedClock) -> None:
+def test_authorizer_sees_the_run_that_came_first(
+    store: Watched, meanwhile: Meanwhile, clock: SteppedClock
+) -> None:
     """A start that was allowed for a new run is not allowed for whatever is there by then."""
-
-    class First(Between):
-        def append(
-            self,
-            changes: Sequence[Change],
-            guard: Guard | None = None,
-            now: datetime | None = None,
-            patience: float | None = None,
-        ) -> Reply | None:
-            if not store.appends:
-                ledger_of(store, clock).start("run", authority_ref="secret")
-            return super().append(changes, guard, now, patience)
-
+    meanwhile.before["append"] = lambda: ledger_of(store, clock).start(
+        "run", authority_ref="secret"
+    )
     rules = Rules()
     with refused(RUN_NOT_FOUND, "run"):
-        ledger_of(First(store), clock, authorizer=rules).start("run")
+        ledger_of(meanwhile, clock, authorizer=rules).start("run")
     new, there = rules.shown
     assert new is not None
     assert (new.version, new.head, new.authority_ref) == (1, GENESIS, None)

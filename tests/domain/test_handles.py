@@ -11,15 +11,14 @@ import pytest
 from runjournal import DeploymentLimits, RunStoreError
 from runjournal.adapters.contract.between import LosesReplies
 from runjournal.adapters.contract.scribe import START, after, contract_codec
-from runjournal.adapters.contract.tools import SteppedClock, refused, topics
+from runjournal.adapters.contract.tools import SteppedClock, refused
 from runjournal.adapters.memory.store import MemoryStore
 from runjournal.domain.errors import (
-    RUN_CONFLICT,
     RUN_LEASE_LOST,
     RUN_STORE_UNAVAILABLE,
 )
 from runjournal.domain.lease import RunLeaseHandle
-from runjournal.domain.ports import Change, Guard, LeaseRef, Reply
+from runjournal.domain.ports import LeaseRef, Reply
 
 from .watched import Beats, Watched, ledger_of
 
@@ -199,67 +198,6 @@ def test_busy_row_is_no_loss(clock: SteppedClock) -> None:
     assert (lease.lost, lease.held) == (None, True)
 
 
-class Meddling(Watched):
-    """Does something right before the next append."""
-
-    act: Callable[[], object] | None = None
-
-    def append(
-        self,
-        changes: Sequence[Change],
-        guard: Guard | None = None,
-        now: datetime | None = None,
-        patience: float | None = None,
-    ) -> Reply | None:
-        act, self.act = self.act, None
-        if act is not None:
-            act()
-        return super().append(changes, guard, now, patience)
-
-
-def test_others_with_the_same_token(clock: SteppedClock) -> None:
-    store = Meddling(MemoryStore())
-    ledger = ledger_of(store, clock)
-    lease = ledger.acquire("run")
-    adopted = ledger.adopt("run", 1)
-    store.act = lambda: adopted.save_checkpoint("theirs")
-    record = lease.save_checkpoint("mine")
-    assert record.version == 4, "decided again on what the other one wrote"
-    assert topics(store.store)[2:] == ["checkpoint_saved"] * 2
-    # Without end, it gives up, and nothing of it is written.
-    store.act = None
-
-    def again() -> None:
-        adopted.save_checkpoint("theirs")
-        store.act = again
-
-    store.act = again
-    with refused(RUN_CONFLICT, "contended") as caught:
-        lease.save_checkpoint("mine")
-    assert caught.value.record == lease.record
-    assert "run 'run'" in caught.value.message
-    assert lease.lost is None
-
-
-def test_store_that_was_rewound(clock: SteppedClock) -> None:
-    for left in (None, 1):
-        store = Watched(MemoryStore())
-        ledger = ledger_of(store, clock)
-        if left:
-            ledger.start("run")
-        lease = ledger.acquire("run")
-        lease.save_checkpoint(1)
-        store.store = MemoryStore()
-        if left:
-            ledger_of(store, clock).start("run")
-        record = store.get("run").record
-        with refused(RUN_LEASE_LOST, "rewound") as caught:
-            lease.save_checkpoint(2)
-        assert caught.value.record == record
-        at = "at version 1" if left else "gone"
-        assert f"run 'run' is {at}, behind version" in caught.value.message
-
-
 def test_tokens_of_a_later_epoch_reach_what_a_holder_writes(clock: SteppedClock) -> None:
     class Epoch(Watched):
         at = 3
@@ -310,73 +248,6 @@ def test_checkpoint_moves_the_deadline_that_is_known(store: Watched, clock: Step
     record = lease.save_checkpoint(1)
     assert record.lease is not None
     assert (record.lease.expires_at, lease.trusted_for) == (after(110), 59.0)
-
-
-def test_run_that_is_granted_again_to_the_same_ledger(store: Watched, clock: SteppedClock) -> None:
-    """The older handle is lost at once: nobody has to ask the store."""
-    ledger = ledger_of(store, clock)
-    first = ledger.acquire("run")
-    clock.advance(60)
-    calls = len(store.calls)
-    second = ledger.acquire("run")
-    assert store.calls[calls:] == ["get", "append"]
-    assert first.lost is not None
-    assert (first.lost.code, first.lost.reason) == (RUN_LEASE_LOST, "taken_over")
-    assert first.lost.record == second.record
-    assert (second.lost, ledger.handles) == (None, [second])
-
-
-def test_run_that_is_granted_again_before_the_first_reply_is_in(clock: SteppedClock) -> None:
-    """As by two threads: the grant that comes last is the one that holds."""
-
-    class Slow(Watched):
-        act: Callable[[], object] | None = None
-
-        def append(
-            self,
-            changes: Sequence[Change],
-            guard: Guard | None = None,
-            now: datetime | None = None,
-            patience: float | None = None,
-        ) -> Reply | None:
-            reply = super().append(changes, guard, now, patience)
-            act, self.act = self.act, None
-            if act is not None:
-                act()
-            return reply
-
-    store = Slow(MemoryStore())
-    ledger = ledger_of(store, clock)
-    later: list[RunLeaseHandle] = []
-
-    def again() -> None:
-        clock.advance(60)
-        later.append(ledger.acquire("run"))
-
-    store.act = again
-    first = ledger.acquire("run")
-    assert first.lost is not None
-    assert first.lost.reason == "taken_over"
-    assert ledger.handles == later
-    assert later[0].lost is None
-
-
-def test_token_that_a_restored_store_hands_out_again(clock: SteppedClock) -> None:
-    store = Watched(MemoryStore())
-    ledger = ledger_of(store, clock)
-    first = ledger.acquire("run")
-    store.store = MemoryStore()
-    second = ledger.acquire("run")
-    assert first.fencing_token == second.fencing_token
-    assert ledger.handles == [second]
-    # To somebody else, who has written more than we have: it is not ours.
-    store.store = MemoryStore()
-    other = ledger_of(store, clock, "w2").acquire("run")
-    other.save_checkpoint(1)
-    with refused(RUN_CONFLICT, "unexpected_version") as caught:
-        second.save_checkpoint(2)
-    assert caught.value.record == other.record
-    assert "run 'run': version 2 was expected" in caught.value.message
 
 
 def test_what_the_beat_leaves_alone(losing: LosesReplies, clock: SteppedClock) -> None:

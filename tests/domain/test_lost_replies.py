@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import datetime
-
 import pytest
 from runjournal import RunStoreError
 from runjournal.adapters.contract.between import LosesReplies
@@ -19,12 +16,11 @@ from runjournal.domain.errors import (
     RUN_STORE_UNAVAILABLE,
 )
 from runjournal.domain.ledger import RunLedger
-from runjournal.domain.ports import Change, Guard, Reading, Reply, RunStore, StoredEvent
-from runjournal.domain.record import RunRecord
+from runjournal.domain.ports import Guard, RunStore, StoredEvent
 from runjournal.domain.tombstone import run_tombstone
 from runjournal.domain.unsettled import SETTLE_TRIES, Unsettled
 
-from .watched import Beats, Watched, ledger_of
+from .watched import Beats, Buried, Meanwhile, Watched, ledger_of
 
 
 def long_run(store: RunStore, clock: SteppedClock) -> RunLedger:
@@ -123,78 +119,31 @@ def test_a_store_that_is_away_says_nothing_of_an_open_write(
 # What a holder writes.
 
 
-class Fate(LosesReplies):
-    """Keeps the last append, and lets things happen around the calls that find out about it."""
-
-    def __init__(self, store: RunStore) -> None:
-        super().__init__(store)
-        self.before_read: Callable[[], object] | None = None
-        self.before_get: Callable[[], object] | None = None
-        self.after_append: Callable[[], object] | None = None
-        self.sent: tuple[Sequence[Change], Guard | None] = ((), None)
-        self.left: RunRecord | None = None
-
-    def read(
-        self, stream: str, after_version: int = 0, limit: int | None = None
-    ) -> Sequence[StoredEvent]:
-        act, self.before_read = self.before_read, None
-        if act is not None:
-            act()
-        return [] if self.left else super().read(stream, after_version, limit)
-
-    def get(self, run_id: str, now: datetime | None = None) -> Reading:
-        act, self.before_get = self.before_get, None
-        if act is not None:
-            act()
-        reading = super().get(run_id, now)
-        return reading._replace(record=None) if self.left else reading
-
-    def buried(self, run_id: str) -> RunRecord | None:
-        return self.left
-
-    def append(
-        self,
-        changes: Sequence[Change],
-        guard: Guard | None = None,
-        now: datetime | None = None,
-        patience: float | None = None,
-    ) -> Reply | None:
-        self.sent = changes, guard
-        reply = super().append(changes, guard, now, patience)
-        act, self.after_append = self.after_append, None
-        if act is not None:
-            act()
-        return reply
-
-
-@pytest.fixture
-def fate(store: Watched) -> Fate:
-    return Fate(store)
-
-
 @pytest.mark.parametrize("lands", ["before", "in between", "at the second try"])
 def test_checkpoint_that_landed_is_saved_however_late_it_is_learnt(
-    store: Watched, fate: Fate, clock: SteppedClock, lands: str
+    store: Watched, meanwhile: Meanwhile, clock: SteppedClock, lands: str
 ) -> None:
     """The lease has run out when the answer comes; what was written under it stands."""
-    ledger = ledger_of(fate, clock)
+    sent = Watched(meanwhile)
+    ledger = ledger_of(sent, clock)
     lease = ledger.acquire("run")
 
     def expire() -> None:
         clock.advance(100)
 
     def land() -> None:
-        assert store.append(*fate.sent, clock()) is not None
-        fate.before_read = expire
+        changes, guard, _ = sent.appends[-1]
+        assert store.append(changes, guard, clock()) is not None
+        meanwhile.before["read"] = expire
 
     if lands == "before":
-        fate.replies, fate.before_read = 1, expire
+        meanwhile.replies, meanwhile.before["read"] = 1, expire
     else:
-        fate.requests = 1
+        meanwhile.requests = 1
         if lands == "in between":
-            fate.before_get = land
+            meanwhile.before["get"] = land
         else:
-            fate.after_append = expire
+            meanwhile.after["append"] = expire
     store.reads.clear()
     assert lease.save_checkpoint(1).version == 3
     assert topics(store.store).count("checkpoint_saved") == 1
@@ -203,14 +152,14 @@ def test_checkpoint_that_landed_is_saved_however_late_it_is_learnt(
 
 
 def test_second_try_has_the_guard_of_the_first(
-    store: Watched, fate: Fate, clock: SteppedClock
+    store: Watched, meanwhile: Meanwhile, clock: SteppedClock
 ) -> None:
     """A holder whose lease has run out meanwhile writes nothing; whether it has, is not known."""
-    lease = ledger_of(fate, clock).acquire("run")
-    fate.requests, fate.before_read = 1, lambda: clock.advance(60)
+    lease = ledger_of(meanwhile, clock).acquire("run")
+    meanwhile.requests, meanwhile.before["read"] = 1, lambda: clock.advance(60)
     with refused(RUN_OUTCOME_UNKNOWN, "reply_lost") as caught:
         lease.save_checkpoint(1)
-    (change,), guard = fate.sent
+    (change,), guard, _ = store.appends[-1]
     assert guard == Guard(1, "live")
     codec = contract_codec()
     command = codec.open(StoredEvent(*change.events[0][:4])).command_id
@@ -238,53 +187,58 @@ def test_end_with_a_lost_reply(losing: LosesReplies, clock: SteppedClock, lost: 
 
 
 def test_end_with_a_lost_reply_whose_run_was_pruned(
-    store: Watched, fate: Fate, clock: SteppedClock
+    store: Watched, meanwhile: Meanwhile, clock: SteppedClock
 ) -> None:
     """Its events are gone; what is left of it knows the command."""
-    ledger = ledger_of(fate, clock)
+    ledger = ledger_of(meanwhile, clock)
     lease = ledger.acquire("run")
+    buried = Buried(MemoryStore())
 
     def prune() -> None:
         record = store.get("run").record
         assert record is not None
         last = contract_codec().open(store.read("run/run", 2, 1)[0])
-        fate.left = run_tombstone(record, last, 1, after(9)).record
+        buried.left = run_tombstone(record, last, 1, after(9)).record
+        meanwhile.store = buried
 
-    fate.replies, fate.before_read = 1, prune
-    assert lease.complete() == fate.left
+    meanwhile.replies, meanwhile.before["read"] = 1, prune
+    assert lease.complete() == buried.left
     assert (ledger.handles, lease.lost) == ([], None)
-    calls = list(store.calls)
-    assert lease.complete() == fate.left
-    assert store.calls == calls, "there is nothing left to find out"
+    calls = list(buried.calls)
+    assert lease.complete() == buried.left
+    assert buried.calls == calls, "there is nothing left to find out"
 
 
-def test_run_that_is_gone_when_the_reply_is_looked_for(fate: Fate, clock: SteppedClock) -> None:
-    lease = ledger_of(fate, clock).acquire("run")
-    fate.requests, fate.before_read = 1, lambda: setattr(fate, "store", MemoryStore())
+def test_run_that_is_gone_when_the_reply_is_looked_for(
+    meanwhile: Meanwhile, clock: SteppedClock
+) -> None:
+    lease = ledger_of(meanwhile, clock).acquire("run")
+    meanwhile.requests = 1
+    meanwhile.before["read"] = lambda: setattr(meanwhile, "store", MemoryStore())
     with refused(RUN_LEASE_LOST, "rewound"):
         lease.save_checkpoint(1)
     assert lease.lost is not None
 
 
 def test_write_stays_open_until_its_fate_is_known(
-    store: Watched, fate: Fate, clock: SteppedClock
+    store: Watched, meanwhile: Meanwhile, clock: SteppedClock
 ) -> None:
     """Another process of the holder was first, and then the store was away for a while."""
-    ledger = ledger_of(fate, clock)
+    ledger = ledger_of(meanwhile, clock)
     lease = ledger.acquire("run")
     adopted = ledger_of(store, clock).adopt("run", 1)
 
     def others() -> None:
         adopted.save_checkpoint("theirs")
-        fate.before_read = lambda: setattr(fate, "before_get", cut_off)
+        meanwhile.before["read"] = lambda: meanwhile.before.update(get=cut_off)
 
     def cut_off() -> None:
-        fate.cut_off = True
+        meanwhile.cut_off = True
 
-    fate.requests, fate.before_get = 1, others
+    meanwhile.requests, meanwhile.before["get"] = 1, others
     with refused(RUN_OUTCOME_UNKNOWN, "reply_lost"):
         lease.complete()
     assert lease.trusted_for == 0.0, "it may have given the lease back"
-    fate.cut_off = False
+    meanwhile.cut_off = False
     assert lease.save_checkpoint("mine").version == 4
     assert topics(store.store)[2:] == ["checkpoint_saved"] * 2

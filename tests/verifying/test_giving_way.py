@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,20 +13,9 @@ from runjournal.adapters.giving_way import YieldingCodec
 from runjournal.adapters.part_processes import PartProcesses
 
 
-@pytest.fixture
-def child(tmp_path: Path) -> subprocess.Popen[str]:
-    """As it is once it has answered for one part."""
-    processes = PartProcesses(f"sqlite:///{tmp_path / 'runs.db'}", 1)
-    subprocess.run(
-        [sys.executable, "-m", "runjournal.adapters.cli.main", "start", "run"],
-        env=processes._environment,
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    return processes._start(["verify"])
-
-
-def test_processes_that_read_parts_give_way(child: subprocess.Popen[str]) -> None:
+@pytest.mark.usefixtures("stored")
+def test_processes_that_read_parts_give_way(database_url: str) -> None:
+    child = PartProcesses(database_url, 1)._start(["verify"])
     assert child.stdin is not None
     assert child.stdout is not None
     try:
