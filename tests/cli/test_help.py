@@ -22,7 +22,7 @@ DOCS = (Path(runjournal.__file__).parent / "docs" / "cli.md").read_text(encoding
 
 
 def test_help_answers_at_once(spawn: Callable[..., subprocess.Popen[str]]) -> None:
-    """In less than three times what it takes to load the library that draws it."""
+    """In 2.5 times what it takes to load the library that draws it: 0.5 s where that is 0.2."""
 
     def used() -> float:  # of the processor: what else the machine does is none of it
         return sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
@@ -40,7 +40,7 @@ def test_help_answers_at_once(spawn: Callable[..., subprocess.Popen[str]]) -> No
         for code, meaning in EXITS.items():
             assert f"{code} {meaning}" in words
         assert f"any {PASSED_ON}" in words
-    assert min(taken) < 3 * min(bare), (taken, bare)
+    assert min(taken) < 2.5 * min(bare), (taken, bare)
 
 
 def test_the_parser_loads_nothing_heavy() -> None:
